@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT
+ * The kind of node behind .safetensors: what the model and the daemon say about themselves, as files. */
+#ifndef INFO_H
+#define INFO_H
+
+#include "node.h"
+#include "tree.h"
+
+/* t must outlive the kind. NULL: no memory. */
+struct kind *info_kind_new(const struct tree *t);
+
+#endif

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * | operation                                | here                                          |
+ * | ---------------------------------------- | --------------------------------------------- |
+ * | init lookup getattr opendir readdir      | below                                         |
+ * | readdirplus open read release statfs     | below                                         |
+ * | getxattr listxattr                       | below                                         |
+ * | access                                   | not set: the kernel checks (default_permissions) |
+ * | flush fsync                              | not set: ENOSYS once, then never sent again   |
+ * | what writes                              | not set: the mount is read-only to the kernel |
+ * | lseek ioctl poll                         | not set: the kernel's own answer is right     |
+ *
+ * A node's number for the kernel, and its inode number: eight times its number within its kind, plus the
+ * kind, plus one; so the root, node 0 of kind 0, is FUSE_ROOT_ID. They are the same at every mount of the
+ * same file.
+ */
+#include "ops.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stats.h"
+
+static const double FOREVER = 1e8, NEVER = 0; /* seconds */
+
+enum { MOST_VECTORS = 128 };
+
+static struct fs *fs_of(fuse_req_t req)
+{
+    return fuse_req_userdata(req);
+}
+
+static fuse_ino_t ino_of(const struct fs *fs, const struct kind *k, uint64_t id)
+{
+    size_t i = 0;
+    while (fs->kind[i] != k)
+        i++;
+    return id * 8 + i + FUSE_ROOT_ID;
+}
+
+static struct kind *kind_of(const struct fs *fs, fuse_ino_t ino, uint64_t *id)
+{
+    *id = (ino - FUSE_ROOT_ID) / 8;
+    return fs->kind[(ino - FUSE_ROOT_ID) % 8]; /* the kernel asks only for numbers it was given */
+}
+
+static double timeout(const struct kind *k)
+{
+    return k->ops->forever ? FOREVER : NEVER;
+}
+
+/* The one place where errors turn positive. */
+static void reply_err(fuse_req_t req, int err)
+{
+    fuse_reply_err(req, err < 0 ? -err : 0);
+}
+
+static int get_attr(const struct fs *fs, struct kind *k, uint64_t id, struct stat *st)
+{
+    *st = fs->base;
+    st->st_ino = ino_of(fs, k, id);
+    st->st_nlink = 1;
+    int err = k->ops->getattr(k, id, st);
+    if (S_ISDIR(st->st_mode))
+        st->st_mode |= (st->st_mode & 0444) >> 2;
+    st->st_blocks = (st->st_size + 511) / 512;
+    return err;
+}
+
+static int get_entry(const struct fs *fs, struct kind *k, uint64_t id, struct fuse_entry_param *e)
+{
+    *e = (struct fuse_entry_param){.attr_timeout = timeout(k), .entry_timeout = timeout(k)};
+    e->ino = ino_of(fs, k, id);
+    return get_attr(fs, k, id, &e->attr);
+}
+
+static void op_init(void *userdata, struct fuse_conn_info *conn)
+{
+    struct fs *fs = userdata;
+    const unsigned wanted = FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
+                            FUSE_CAP_ASYNC_READ | FUSE_CAP_CACHE_SYMLINKS
+#ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP
+                            | FUSE_CAP_DIRECT_IO_ALLOW_MMAP
+#endif
+        ;
+    conn->want |= conn->capable & wanted;
+    conn->want &= ~(unsigned)FUSE_CAP_AUTO_INVAL_DATA; /* the model's files never change */
+    conn->max_background = 64;
+    conn->congestion_threshold = 48;
+    if (fs->ready)
+        fs->ready(fs->ctx);
+}
+
+/* ENOENT for the model's tree is kept by the kernel as well: an answer with number 0 and a time to live. */
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct fs *fs = fs_of(req);
+    struct fuse_entry_param e;
+    uint64_t dir, id = 0;
+    struct kind *k = kind_of(fs, parent, &dir);
+    int err = -ENOENT;
+    stats_count(&stats.lookups, 1);
+    if (strlen(name) > 255) {
+        reply_err(req, -ENAMETOOLONG);
+        return;
+    }
+    for (size_t i = 0; parent == FUSE_ROOT_ID && i < fs->n_kinds; i++)
+        if (fs->kind[i]->ops->name && strcmp(fs->kind[i]->ops->name, name) == 0) {
+            k = fs->kind[i];
+            err = 0;
+        }
+    if (err < 0)
+        err = k->ops->lookup(k, dir, name, &id);
+    if (err == 0)
+        err = get_entry(fs, k, id, &e);
+    else if (err == -ENOENT && k->ops->forever) {
+        e = (struct fuse_entry_param){.entry_timeout = FOREVER};
+        err = 0;
+    }
+    if (err < 0)
+        reply_err(req, err);
+    else
+        fuse_reply_entry(req, &e);
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    struct stat st;
+    uint64_t id;
+    struct kind *k = kind_of(fs, ino, &id);
+    (void)fi;
+    stats_count(&stats.getattrs, 1);
+    int err = get_attr(fs, k, id, &st);
+    if (err < 0)
+        reply_err(req, err);
+    else
+        fuse_reply_attr(req, &st, timeout(k));
+}
+
+static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    uint64_t id;
+    struct kind *k = kind_of(fs_of(req), ino, &id);
+    fi->cache_readdir = fi->keep_cache = k->ops->forever;
+    fuse_reply_open(req, fi);
+}
+
+/* A listing on its way into one reply. */
+struct listing {
+    fuse_req_t req;
+    struct fs *fs;
+    struct kind *kind;
+    char *p;
+    size_t left;
+    bool plus;
+    int err;
+};
+
+enum { DOTS = 2 }; /* offsets 1 and 2 stand behind "." and ".."; those of the kind follow */
+
+static bool add_entry(struct listing *l, const char *name, const struct fuse_entry_param *e, uint64_t next)
+{
+    size_t n = l->plus ? fuse_add_direntry_plus(l->req, l->p, l->left, name, e, (off_t)next)
+                       : fuse_add_direntry(l->req, l->p, l->left, name, &e->attr, (off_t)next);
+    if (n > l->left)
+        return false;
+    l->p += n;
+    l->left -= n;
+    return true;
+}
+
+static bool emit(void *ctx, const char *name, size_t len, uint64_t id, mode_t type, uint64_t next)
+{
+    struct listing *l = ctx;
+    struct fuse_entry_param e = {.attr = {.st_ino = ino_of(l->fs, l->kind, id), .st_mode = type}};
+    char text[256];
+    memcpy(text, name, len);
+    text[len] = 0;
+    if (l->plus && (l->err = get_entry(l->fs, l->kind, id, &e)) < 0)
+        return false;
+    return add_entry(l, text, &e, next + DOTS);
+}
+
+/* "." and ".." carry no attributes: number 0 tells the kernel so. */
+static bool emit_dots(struct listing *l, fuse_ino_t dir, off_t off)
+{
+    struct fuse_entry_param e = {.attr = {.st_ino = dir, .st_mode = S_IFDIR}};
+    return (off > 0 || add_entry(l, ".", &e, 1)) && (off > 1 || add_entry(l, "..", &e, 2));
+}
+
+static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+{
+    struct fs *fs = fs_of(req);
+    char *room = malloc(size);
+    struct listing l = {.req = req, .fs = fs, .p = room, .left = size, .plus = plus};
+    uint64_t id;
+    l.kind = kind_of(fs, ino, &id);
+    stats_count(&stats.readdirs, 1);
+    if (!room) {
+        reply_err(req, -ENOMEM);
+        return;
+    }
+    if (emit_dots(&l, ino, off)) {
+        int err = l.kind->ops->readdir(l.kind, id, off > DOTS ? (uint64_t)off - DOTS : 0, emit, &l);
+        if (l.err == 0)
+            l.err = err;
+    }
+    if (l.err < 0 && l.left == size)
+        reply_err(req, l.err);
+    else
+        fuse_reply_buf(req, room, size - l.left);
+    free(room);
+}
+
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+    (void)fi;
+    list(req, ino, size, off, false);
+}
+
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+    (void)fi;
+    list(req, ino, size, off, true);
+}
+
+static void free_content(struct content *c)
+{
+    if (c)
+        extents_free(&c->x);
+    free(c);
+}
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct fs *fs = fs_of(req);
+    uint64_t id;
+    struct kind *k = kind_of(fs, ino, &id);
+    struct content *c = NULL;
+    stats_count(&stats.opens, 1);
+    int err = (fi->flags & O_ACCMODE) != O_RDONLY ? -EROFS : 0;
+    if (err == 0 && !(c = calloc(1, sizeof *c)))
+        err = -ENOMEM;
+    if (err == 0)
+        err = k->ops->open(k, id, c);
+    if (err < 0) {
+        free_content(c);
+        reply_err(req, err);
+        return;
+    }
+    fi->fh = (uintptr_t)c;
+    fi->direct_io = c->fresh || fs->direct_io;
+    fi->keep_cache = k->ops->forever;
+    fi->noflush = 1;
+    if (fuse_reply_open(req, fi) < 0) /* the caller was interrupted: there will be no release */
+        free_content(c);
+}
+
+/* The read path: everything that can be read comes through here. The kernel copies straight from the mapping.
+ * Should the source shrink just then, the kernel itself ends the request with EIO, and nothing is left to
+ * reply to. */
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+    const struct content *c = (const struct content *)(uintptr_t)fi->fh;
+    struct iovec iov[MOST_VECTORS];
+    int n = MOST_VECTORS;
+    void *scratch;
+    (void)ino;
+    ssize_t got = extents_iov(&c->x, (uint64_t)off, size, iov, &n, &scratch);
+    stats_count(&stats.reads, 1);
+    if (got < 0) {
+        stats_count(&stats.read_errors, 1);
+        reply_err(req, (int)got);
+    } else if (fuse_reply_iov(req, iov, n) < 0)
+        stats_count(&stats.read_errors, 1);
+    else
+        stats_count(&stats.bytes_read, (unsigned long long)got);
+    free(scratch);
+}
+
+static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    (void)ino;
+    free_content((struct content *)(uintptr_t)fi->fh);
+    reply_err(req, 0);
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+    const struct fs *fs = fs_of(req);
+    struct statvfs v = {.f_bsize = 4096, .f_frsize = 512, .f_namemax = 255};
+    (void)ino;
+    v.f_blocks = fs->blocks;
+    v.f_files = fs->files;
+    fuse_reply_statfs(req, &v);
+}
+
+/* size 0 asks for the length only. */
+static void reply_xattr(fuse_req_t req, int err, const struct buf *b, size_t size)
+{
+    if (err == 0 && b->failed)
+        err = -ENOMEM;
+    if (err == 0 && size && b->len > size)
+        err = -ERANGE;
+    if (err < 0)
+        reply_err(req, err);
+    else if (size == 0)
+        fuse_reply_xattr(req, b->len);
+    else
+        fuse_reply_buf(req, b->p, b->len);
+}
+
+static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+    uint64_t id;
+    struct kind *k = kind_of(fs_of(req), ino, &id);
+    struct buf value = {0};
+    stats_count(&stats.getxattrs, 1);
+    int err = k->ops->getxattr ? k->ops->getxattr(k, id, name, &value) : -ENODATA;
+    reply_xattr(req, err, &value, size);
+    buf_free(&value);
+}
+
+static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+    uint64_t id;
+    struct kind *k = kind_of(fs_of(req), ino, &id);
+    struct buf names = {0};
+    int err = k->ops->listxattr ? k->ops->listxattr(k, id, &names) : 0;
+    reply_xattr(req, err, &names, size);
+    buf_free(&names);
+}
+
+const struct fuse_lowlevel_ops fs_ops = {
+    .init = op_init,
+    .lookup = op_lookup,
+    .getattr = op_getattr,
+    .opendir = op_opendir,
+    .readdir = op_readdir,
+    .readdirplus = op_readdirplus,
+    .open = op_open,
+    .read = op_read,
+    .release = op_release,
+    .statfs = op_statfs,
+    .getxattr = op_getxattr,
+    .listxattr = op_listxattr,
+};

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+#include "processes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "say.h"
+
+static volatile pid_t server;
+
+static void pass_on(int sig)
+{
+    int saved = errno;
+    if (server > 0)
+        kill(server, sig);
+    errno = saved;
+}
+
+static void handle(int sig, void (*handler)(int))
+{
+    struct sigaction a = {.sa_handler = handler};
+    sigemptyset(&a.sa_mask);
+    sigaction(sig, &a, NULL);
+}
+
+static void let_go_of_terminal(void)
+{
+    int null = open("/dev/null", O_RDWR);
+    for (int fd = 0; null >= 0 && fd <= 2; fd++)
+        dup2(null, fd);
+    if (null > 2)
+        close(null);
+}
+
+/* Waits for the byte that says "ready"; false: the other side is gone without it. */
+static bool wait_ready(int fd)
+{
+    char c;
+    ssize_t n;
+    do
+        n = read(fd, &c, 1);
+    while (n < 0 && errno == EINTR);
+    return n == 1;
+}
+
+static int wait_exit(pid_t pid)
+{
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return EXIT_BUG;
+    if (WIFEXITED(status))
+        return WEXITSTATUS(status);
+    say(NULL, "the server was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    return EXIT_BUG;
+}
+
+void process_ready(int ready_fd, bool foreground)
+{
+    if (!foreground) {
+        let_go_of_terminal();
+        say_to_log();
+    }
+    while (write(ready_fd, "", 1) < 0 && errno == EINTR)
+        ;
+    close(ready_fd);
+}
+
+static int fork_failed(void)
+{
+    say(NULL, "cannot start a process: %s", strerror(errno));
+    return EXIT_SYSTEM;
+}
+
+/* launcher_fd: where to pass "ready" on to, -1 in the foreground. */
+static int keep(const struct process_hooks *h, int launcher_fd)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    sigset_t set, old;
+    int fd[2];
+    if (pipe2(fd, O_CLOEXEC) < 0)
+        return fork_failed();
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        sigaddset(&set, signals[i]);
+    sigprocmask(SIG_BLOCK, &set, &old); /* none may be lost between the fork and the handlers */
+    server = fork();
+    if (server < 0)
+        return fork_failed();
+    if (server == 0) {
+        close(fd[0]);
+        if (launcher_fd >= 0)
+            close(launcher_fd);
+        sigprocmask(SIG_SETMASK, &old, NULL);
+        return h->serve(h->ctx, fd[1]);
+    }
+    close(fd[1]);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        handle(signals[i], pass_on);
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    if (wait_ready(fd[0])) {
+        h->mounted(h->ctx);
+        if (launcher_fd >= 0)
+            process_ready(launcher_fd, false);
+    }
+    close(fd[0]);
+    int status = wait_exit(server);
+    if (status != EXIT_STOPPED)
+        return status;
+    h->stopped(h->ctx);
+    return EXIT_OK;
+}
+
+int process_run(const struct process_hooks *h, bool foreground)
+{
+    int fd[2];
+    handle(SIGPIPE, SIG_IGN);
+    if (foreground)
+        return keep(h, -1);
+    if (pipe2(fd, O_CLOEXEC) < 0)
+        return fork_failed();
+    pid_t keeper = fork();
+    if (keeper < 0)
+        return fork_failed();
+    if (keeper == 0) {
+        close(fd[0]);
+        setsid();
+        return keep(h, fd[1]);
+    }
+    close(fd[1]);
+    return wait_ready(fd[0]) ? EXIT_OK : wait_exit(keeper);
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+#include "tree.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A way to spell what leads to a directory: the beginning of a tensor's name, with the separator at its end.
+ * Most directories have one; `c.d` and `c/d` are two of c/d. */
+struct tree_prefix {
+    uint64_t hash;
+    const char *text;
+    uint32_t len, next; /* next of the same directory */
+};
+
+/* While building: where each tensor's file goes. */
+struct place {
+    uint32_t parent, from; /* its directory; where the last component begins in its name */
+};
+
+struct build {
+    struct tree *t;
+    struct place *place;
+    uint32_t *late; /* tensors whose path is taken */
+    size_t n_late;
+    struct index prefixes; /* prefixes by directory and hash */
+    struct buf text;
+};
+
+struct key {
+    const struct tree *t;
+    uint32_t parent;
+};
+
+static uint64_t key_hash(uint32_t parent, const char *name, size_t len)
+{
+    return hash_bytes((uint64_t)parent + 1, name, len);
+}
+
+static bool same_entry(const void *ctx, uint32_t number, const void *name, size_t len)
+{
+    const struct key *k = ctx;
+    const struct tree_entry *e = &k->t->entry[number];
+    return e->parent == k->parent && e->len == len && memcmp(e->name, name, len) == 0;
+}
+
+uint32_t tree_find(const struct tree *t, uint32_t dir, const char *name, size_t len)
+{
+    struct key k = {t, dir};
+    return index_find(&t->by_name, key_hash(dir, name, len), same_entry, &k, name, len);
+}
+
+static bool is_tensor(const void *ctx, uint64_t hash, const char *name, size_t len)
+{
+    return model_find(ctx, hash, name, len) != INDEX_NONE;
+}
+
+static void *grown(void *p, size_t n, size_t *room, size_t size)
+{
+    if (n < *room)
+        return p;
+    size_t want = *room ? *room * 2 : 16;
+    p = want < UINT32_MAX ? realloc(p, want * size) : NULL;
+    if (p)
+        *room = want;
+    return p;
+}
+
+/* The component as written, in memory that lives as long as the tree: within the name where that says the
+ * same. */
+static int write_component(struct build *b, const char *raw, size_t len, bool first, struct json_text *out)
+{
+    b->text.len = 0;
+    name_write(&b->text, raw, len, first);
+    if (b->text.failed)
+        return -ENOMEM;
+    *out = (struct json_text){raw, b->text.len};
+    if (b->text.len != len || memcmp(b->text.p, raw, len) != 0)
+        out->s = arena_text(&b->t->arena, b->text.p, b->text.len);
+    return out->s ? 0 : -ENOMEM;
+}
+
+static int new_dir(struct build *b, uint32_t parent, struct json_text name, uint32_t *out)
+{
+    struct tree *t = b->t;
+    size_t room = t->room_dirs;
+    struct tree_dir *d = grown(t->dir, t->n_dirs, &room, sizeof *d);
+    if (!d)
+        return -ENOMEM;
+    t->dir = d;
+    struct tree_entry *e = grown(t->entry, t->n_dirs, &t->room_dirs, sizeof *e);
+    if (!e)
+        return -ENOMEM;
+    t->entry = e;
+    uint32_t n = (uint32_t)t->n_dirs++;
+    d[n] = (struct tree_dir){.prefix = INDEX_NONE};
+    e[n] = (struct tree_entry){.name = name.s, .len = (uint8_t)name.len, .parent = parent};
+    *out = n;
+    return n == TREE_ROOT ? 0 : index_add(&t->by_name, key_hash(parent, name.s, name.len), n);
+}
+
+static bool same_prefix(const void *ctx, uint32_t number, const void *text, size_t len)
+{
+    const struct tree_prefix *p = &((const struct tree *)ctx)->prefix[number];
+    return p->len == len && memcmp(p->text, text, len) == 0;
+}
+
+static int add_prefix(struct build *b, uint32_t dir, const char *name, size_t len, uint64_t hash)
+{
+    struct tree *t = b->t;
+    /* One spelling leads to one directory only, so the directory need not be part of the key. */
+    if (index_find(&b->prefixes, hash, same_prefix, t, name, len) != INDEX_NONE)
+        return 0;
+    struct tree_prefix *p = grown(t->prefix, t->n_prefixes, &t->room_prefixes, sizeof *p);
+    if (!p)
+        return -ENOMEM;
+    t->prefix = p;
+    p[t->n_prefixes] =
+        (struct tree_prefix){.hash = hash, .text = name, .len = (uint32_t)len, .next = t->dir[dir].prefix};
+    t->dir[dir].prefix = (uint32_t)t->n_prefixes;
+    return index_add(&b->prefixes, hash, (uint32_t)t->n_prefixes++);
+}
+
+/* Makes the directories of one tensor's path. */
+static int add_dirs(struct build *b, uint32_t tensor)
+{
+    struct tree *t = b->t;
+    const struct tensor *have = &t->model->tensors[tensor];
+    struct name_walk w = {.name = have->name, .len = have->name_len, .layout = t->layout};
+    uint32_t dir = TREE_ROOT;
+    struct json_text name;
+    int err;
+    while (name_next(&w, is_tensor, t->model)) {
+        err = write_component(b, w.name + w.from, w.to - w.from, dir == TREE_ROOT, &name);
+        if (err < 0)
+            return err;
+        uint32_t found = tree_find(t, dir, name.s, name.len);
+        err = found == INDEX_NONE ? new_dir(b, dir, name, &found) : 0;
+        if (err == 0)
+            err = add_prefix(b, found, w.name, w.to + 1, w.hash);
+        if (err < 0)
+            return err;
+        dir = found;
+    }
+    b->place[tensor] = (struct place){.parent = dir, .from = (uint32_t)w.from};
+    return 0;
+}
+
+static int by_name(const struct tensor *a, const struct tensor *b)
+{
+    int c = memcmp(a->name, b->name, a->name_len < b->name_len ? a->name_len : b->name_len);
+    return c ? c : (a->name_len > b->name_len) - (a->name_len < b->name_len);
+}
+
+static int written_name(struct build *b, uint32_t tensor, struct json_text *out)
+{
+    const struct tensor *have = &b->t->model->tensors[tensor];
+    const struct place *p = &b->place[tensor];
+    return write_component(b, have->name + p->from, have->name_len - p->from, p->parent == TREE_ROOT, out);
+}
+
+static int set_entry(struct build *b, uint32_t tensor, struct json_text name)
+{
+    struct tree *t = b->t;
+    uint32_t parent = b->place[tensor].parent;
+    t->entry[t->n_dirs + tensor] =
+        (struct tree_entry){.name = name.s, .len = (uint8_t)name.len, .parent = parent};
+    return index_add(&t->by_name, key_hash(parent, name.s, name.len), (uint32_t)t->n_dirs + tensor);
+}
+
+/* Gives a tensor its plain path, or, of two that want the same, leaves it to the one with the smaller name.
+ */
+static int add_file(struct build *b, uint32_t tensor)
+{
+    struct tree *t = b->t;
+    const struct tensor *all = t->model->tensors;
+    uint32_t parent = b->place[tensor].parent, file = (uint32_t)t->n_dirs + tensor;
+    struct json_text name;
+    int err = written_name(b, tensor, &name);
+    if (err < 0)
+        return err;
+    uint32_t holder = tree_find(t, parent, name.s, name.len);
+    if (holder == INDEX_NONE)
+        return set_entry(b, tensor, name);
+    uint32_t loser = tensor;
+    if (!tree_is_dir(t, holder) && by_name(&all[tensor], tree_tensor(t, holder)) < 0) {
+        index_replace(&t->by_name, key_hash(parent, name.s, name.len), holder, file);
+        t->entry[file] = t->entry[holder];
+        loser = holder - (uint32_t)t->n_dirs;
+    }
+    b->late[b->n_late++] = loser;
+    return 0;
+}
+
+static int late_order(const void *a, const void *b, void *model)
+{
+    const struct tensor *all = ((const struct model *)model)->tensors;
+    return by_name(&all[*(const uint32_t *)a], &all[*(const uint32_t *)b]);
+}
+
+/* Rule 5. Should even the suffixed path be taken (the hash can be made to collide), the next free number is
+ * used; going by name, so that the result depends on the set only. */
+static int add_late(struct build *b, uint32_t tensor)
+{
+    struct tree *t = b->t;
+    const struct tensor *have = &t->model->tensors[tensor];
+    uint64_t hash = name_fnv(have->name, have->name_len);
+    struct json_text name;
+    struct buf text = {0};
+    int err = written_name(b, tensor, &name);
+    if (err < 0)
+        return err;
+    do {
+        text.len = 0;
+        name_suffix(&text, name.s, name.len, hash++);
+    } while (!text.failed && tree_find(t, b->place[tensor].parent, text.p, text.len) != INDEX_NONE);
+    name = (struct json_text){text.failed ? NULL : arena_text(&t->arena, text.p, text.len), text.len};
+    err = name.s ? set_entry(b, tensor, name) : -ENOMEM;
+    buf_free(&text);
+    return err;
+}
+
+/* Strings the entries of each directory together: directories in order of appearance, then files in file
+ * order. */
+static void link_entries(struct tree *t)
+{
+    for (uint32_t e = 1; e < t->n_dirs + t->model->n_tensors; e++) {
+        struct tree_dir *d = &t->dir[t->entry[e].parent];
+        if (d->last)
+            t->entry[d->last].next = e;
+        else
+            d->first = e;
+        d->last = e;
+        if (tree_is_dir(t, e))
+            d->n_dirs++;
+        else
+            t->blocks += (tree_tensor(t, e)->nbytes + 511) / 512;
+    }
+}
+
+static int add_files(struct build *b)
+{
+    struct tree *t = b->t;
+    size_t n = t->model->n_tensors;
+    int err = 0;
+    struct tree_entry *e = realloc(t->entry, (t->n_dirs + n) * sizeof *e);
+    if (!e || t->n_dirs + n > UINT32_MAX / 4)
+        return -ENOMEM;
+    t->entry = e;
+    b->late = malloc((n ? n : 1) * sizeof *b->late);
+    if (!b->late)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n && err == 0; i++)
+        err = add_file(b, i);
+    qsort_r(b->late, b->n_late, sizeof *b->late, late_order, (void *)(uintptr_t)t->model);
+    for (size_t i = 0; i < b->n_late && err == 0; i++)
+        err = add_late(b, b->late[i]);
+    return err;
+}
+
+int tree_build(const struct model *m, enum layout layout, struct tree **out)
+{
+    struct build b = {.t = calloc(1, sizeof *b.t)};
+    uint32_t root;
+    int err = -ENOMEM;
+    if (!b.t)
+        return err;
+    b.t->model = m;
+    b.t->layout = layout;
+    b.place = malloc((m->n_tensors ? m->n_tensors : 1) * sizeof *b.place);
+    if (!b.place)
+        goto out;
+    err = new_dir(&b, TREE_ROOT, (struct json_text){"", 0}, &root);
+    for (uint32_t i = 0; i < m->n_tensors && err == 0; i++)
+        err = add_dirs(&b, i);
+    if (err == 0)
+        err = add_files(&b);
+    if (err < 0)
+        goto out;
+    link_entries(b.t);
+    *out = b.t;
+    b.t = NULL;
+out:
+    free(b.place);
+    free(b.late);
+    index_free(&b.prefixes);
+    buf_free(&b.text);
+    tree_free(b.t);
+    return err;
+}
+
+void tree_free(struct tree *t)
+{
+    if (!t)
+        return;
+    free(t->entry);
+    free(t->dir);
+    free(t->prefix);
+    index_free(&t->by_name);
+    arena_free(&t->arena);
+    free(t);
+}
+
+/* Is there a tensor of the name prefix + rest? */
+static uint32_t find_joined(const struct tree *t, const struct tree_prefix *p, const char *rest, size_t len)
+{
+    char text[2048], *name = text;
+    uint32_t found = INDEX_NONE;
+    if (p->len + len > sizeof text)
+        name = malloc(p->len + len);
+    if (name) {
+        memcpy(name, p->text, p->len);
+        memcpy(name + p->len, rest, len);
+        found = model_find(t->model, hash_bytes(p->hash, rest, len), name, p->len + len);
+    }
+    if (name != text)
+        free(name);
+    return found;
+}
+
+uint32_t tree_find_raw(const struct tree *t, uint32_t dir, const char *name, size_t len)
+{
+    const struct tensor *all = t->model->tensors;
+    uint32_t best = INDEX_NONE;
+    if (dir == TREE_ROOT)
+        best = model_find(t->model, hash_bytes(0, name, len), name, len);
+    for (uint32_t i = t->dir[dir].prefix; i != INDEX_NONE; i = t->prefix[i].next) {
+        const struct tree_prefix *p = &t->prefix[i];
+        if (p->text[p->len - 1] == '.' && name[0] == '.')
+            continue; /* rule 1: such a dot does not lead into a directory */
+        uint32_t found = find_joined(t, p, name, len);
+        if (found != INDEX_NONE && (best == INDEX_NONE || by_name(&all[found], &all[best]) < 0))
+            best = found;
+    }
+    return best == INDEX_NONE ? best : (uint32_t)t->n_dirs + best;
+}
+
+void tree_path(const struct tree *t, uint32_t e, struct buf *out)
+{
+    size_t len = 0;
+    for (uint32_t i = e; i != TREE_ROOT; i = t->entry[i].parent)
+        len += t->entry[i].len + (size_t)(i != e);
+    size_t start = out->len;
+    for (size_t i = 0; i < len; i++)
+        buf_char(out, '/');
+    if (out->failed)
+        return;
+    char *p = out->p + start + len;
+    for (uint32_t i = e; i != TREE_ROOT; i = t->entry[i].parent) {
+        p -= t->entry[i].len;
+        memcpy(p, t->entry[i].name, t->entry[i].len);
+        p--;
+    }
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+#include "extent.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "source.h"
+
+static struct extent *append(struct extents *x, uint64_t len)
+{
+    if (x->n == x->room) {
+        size_t room = x->room ? x->room * 2 : 4;
+        struct extent *v = room <= SIZE_MAX / sizeof *v ? realloc(x->v, room * sizeof *v) : NULL;
+        if (!v)
+            return NULL;
+        x->v = v;
+        x->room = room;
+    }
+    struct extent *e = &x->v[x->n++];
+    *e = (struct extent){.start = x->size, .len = len};
+    x->size += len;
+    return e;
+}
+
+int extents_add_source(struct extents *x, struct source *s, uint64_t off, uint64_t len)
+{
+    struct extent *last = x->n ? &x->v[x->n - 1] : NULL;
+    if (len == 0)
+        return 0;
+    if (last && last->kind == EXTENT_SOURCE && last->source == s && last->off + last->len == off) {
+        last->len += len;
+        x->size += len;
+        return 0;
+    }
+    struct extent *e = append(x, len);
+    if (!e)
+        return -ENOMEM;
+    e->kind = EXTENT_SOURCE;
+    e->source = source_ref(s);
+    e->off = off;
+    return 0;
+}
+
+int extents_add_memory(struct extents *x, const void *p, uint64_t len)
+{
+    if (len == 0)
+        return 0;
+    void *copy = len <= SIZE_MAX ? malloc((size_t)len) : NULL;
+    struct extent *e = copy ? append(x, len) : NULL;
+    if (!e) {
+        free(copy);
+        return -ENOMEM;
+    }
+    memcpy(copy, p, (size_t)len);
+    e->kind = EXTENT_MEMORY;
+    e->memory = copy;
+    return 0;
+}
+
+int extents_add_computed(struct extents *x, extent_fill fill, const void *ctx, uint64_t len)
+{
+    struct extent *e = len ? append(x, len) : NULL;
+    if (!e)
+        return len ? -ENOMEM : 0;
+    e->kind = EXTENT_COMPUTED;
+    e->fill = fill;
+    e->ctx = ctx;
+    return 0;
+}
+
+void extents_free(struct extents *x)
+{
+    for (size_t i = 0; i < x->n; i++) {
+        if (x->v[i].kind == EXTENT_SOURCE)
+            source_free(x->v[i].source);
+        else if (x->v[i].kind == EXTENT_MEMORY)
+            free(x->v[i].memory);
+    }
+    free(x->v);
+    *x = (struct extents){0};
+}
+
+/* The extent that holds byte off, which must lie inside the list. */
+static size_t find(const struct extents *x, uint64_t off)
+{
+    size_t low = 0, high = x->n;
+    while (high - low > 1) {
+        size_t mid = low + (high - low) / 2;
+        if (x->v[mid].start <= off)
+            low = mid;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+static size_t clip(const struct extents *x, uint64_t off, size_t size)
+{
+    if (off >= x->size)
+        return 0;
+    return x->size - off < size ? (size_t)(x->size - off) : size;
+}
+
+static int fill(const struct extent *e, uint64_t skip, void *buf, size_t len)
+{
+    int err = 0;
+    if (e->kind == EXTENT_COMPUTED)
+        return e->fill(e->ctx, skip, buf, len);
+    if (e->kind == EXTENT_MEMORY)
+        memcpy(buf, (char *)e->memory + skip, len);
+    else if ((err = source_check(e->source)) == 0)
+        err = source_read(e->source, e->off + skip, buf, len);
+    return err;
+}
+
+ssize_t extents_read(const struct extents *x, uint64_t off, void *buf, size_t size)
+{
+    char *p = buf;
+    size_t left = size = clip(x, off, size);
+    for (size_t i = find(x, off); left; i++) {
+        const struct extent *e = &x->v[i];
+        uint64_t skip = off - e->start;
+        size_t len = e->len - skip < left ? (size_t)(e->len - skip) : left;
+        int err = fill(e, skip, p, len);
+        if (err < 0)
+            return err;
+        p += len;
+        off += len;
+        left -= len;
+    }
+    return (ssize_t)size;
+}
+
+/* Can the kernel take it from where it lies? */
+static bool in_place(const struct extent *e)
+{
+    return e->kind == EXTENT_MEMORY || (e->kind == EXTENT_SOURCE && e->source->map);
+}
+
+static int point(const struct extent *e, uint64_t skip, size_t len, struct iovec *v)
+{
+    const void *p = e->memory;
+    int err = 0;
+    if (e->kind == EXTENT_SOURCE) {
+        p = e->source->map + e->off;
+        err = source_check(e->source);
+        if (err == 0)
+            err = source_populate(e->source, e->off + skip, len);
+    }
+    *v = (struct iovec){.iov_base = (char *)(uintptr_t)p + skip, .iov_len = len};
+    return err;
+}
+
+ssize_t extents_iov(const struct extents *x, uint64_t off, size_t size, struct iovec *iov, int *n,
+                    void **scratch)
+{
+    int most = *n, used = 0;
+    size_t left = size = clip(x, off, size);
+    uint64_t at = off;
+    *scratch = NULL;
+    for (size_t i = find(x, at); left; i++) {
+        const struct extent *e = &x->v[i];
+        uint64_t skip = at - e->start;
+        size_t len = e->len - skip < left ? (size_t)(e->len - skip) : left;
+        if (used == most || !in_place(e))
+            goto copy;
+        int err = point(e, skip, len, &iov[used++]);
+        if (err < 0)
+            return err;
+        at += len;
+        left -= len;
+    }
+    *n = used;
+    return (ssize_t)size;
+copy: /* many small pieces, or some that lie nowhere: one block of memory holds them all */
+    *scratch = malloc(size);
+    if (!*scratch)
+        return -ENOMEM;
+    *n = 1;
+    iov[0] = (struct iovec){.iov_base = *scratch, .iov_len = size};
+    return extents_read(x, off, *scratch, size);
+}

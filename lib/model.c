@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#include "model.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct model *model_new(struct source *s)
+{
+    struct model *m = calloc(1, sizeof *m);
+    if (!m)
+        return NULL;
+    index_init();
+    m->source = source_ref(s);
+    return m;
+}
+
+void model_free(struct model *m)
+{
+    if (!m)
+        return;
+    source_free(m->source);
+    free(m->tensors);
+    free(m->metadata);
+    index_free(&m->by_name);
+    arena_free(&m->arena);
+    free(m);
+}
+
+/* Makes room for one more element of an array. */
+static void *more(void *p, size_t n, size_t *room, size_t size)
+{
+    if (n < *room)
+        return p;
+    size_t want = *room ? *room * 2 : 16;
+    if (want >= UINT32_MAX || want > SIZE_MAX / size) /* numbers of tensors are 32 bits */
+        return NULL;
+    p = realloc(p, want * size);
+    if (p)
+        *room = want;
+    return p;
+}
+
+int model_add_tensor(struct model *m, struct tensor **out)
+{
+    struct tensor *t = more(m->tensors, m->n_tensors, &m->room_tensors, sizeof *t);
+    if (!t)
+        return -ENOMEM;
+    m->tensors = t;
+    *out = &t[m->n_tensors++];
+    **out = (struct tensor){.source = m->source};
+    return 0;
+}
+
+int model_add_metadata(struct model *m, struct json_text key, struct json_text value)
+{
+    struct metadata *d = more(m->metadata, m->n_metadata, &m->room_metadata, sizeof *d);
+    if (!d)
+        return -ENOMEM;
+    m->metadata = d;
+    d[m->n_metadata++] = (struct metadata){key, value};
+    return 0;
+}
+
+static bool has_name(const void *ctx, uint32_t number, const void *key, size_t len)
+{
+    const struct tensor *t = &((const struct model *)ctx)->tensors[number];
+    return t->name_len == len && memcmp(t->name, key, len) == 0;
+}
+
+uint32_t model_find(const struct model *m, uint64_t hash, const char *name, size_t len)
+{
+    return index_find(&m->by_name, hash, has_name, m, name, len);
+}
+
+int model_index(struct model *m, uint32_t number)
+{
+    const struct tensor *t = &m->tensors[number];
+    uint64_t hash = hash_bytes(0, t->name, t->name_len);
+    if (model_find(m, hash, t->name, t->name_len) != INDEX_NONE)
+        return -EEXIST;
+    return index_add(&m->by_name, hash, number);
+}
+
+int model_extents(const struct model *m, const struct tensor *t, struct extents *x)
+{
+    (void)m;
+    return extents_add_source(x, t->source, t->offset, t->nbytes);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ * What any container says: tensors with names, types, shapes and the place of their bytes; metadata. Readers
+ * fill a model, nobody changes it afterwards, so that many threads may read it. */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include "arena.h"
+#include "extent.h"
+#include "index.h"
+#include "json.h"
+#include "source.h"
+
+struct tensor {
+    const char *name; /* UTF-8, NUL-terminated, may hold NULs */
+    const uint64_t *shape;
+    struct source *source;   /* one of the model's */
+    uint64_t offset, nbytes; /* in the source */
+    uint32_t name_len, rank;
+    uint8_t dtype; /* tm_dtype */
+};
+
+struct metadata {
+    struct json_text key, value;
+};
+
+struct model {
+    const char *format; /* "safetensors" */
+    struct source *source;
+    struct tensor *tensors; /* in the order in which the file lists them */
+    size_t n_tensors, room_tensors;
+    struct metadata *metadata;
+    size_t n_metadata, room_metadata;
+    struct index by_name;
+    struct arena arena;              /* names, shapes, metadata */
+    uint64_t header_off, header_len; /* the header text as stored; length 0 if the format has none */
+};
+
+/* Opens a model file of any known kind, told by its content. */
+int model_open(const char *path, enum source_how how, struct model **out, struct report *r);
+void model_free(struct model *m);
+
+/* For readers. All -ENOMEM; model_add_tensor gives the new tensor, zeroed, in *out, which is valid until the
+ * next is added. model_index says under which name it can be found: -EEXIST if that name is taken. */
+struct model *model_new(struct source *s);
+int model_add_tensor(struct model *m, struct tensor **out);
+int model_index(struct model *m, uint32_t number);
+int model_add_metadata(struct model *m, struct json_text key, struct json_text value);
+
+/* Number of the tensor of that name, INDEX_NONE if there is none; `hash` is hash_bytes(0, name, len). */
+uint32_t model_find(const struct model *m, uint64_t hash, const char *name, size_t len);
+
+/* Appends the tensor's bytes, as they are served, to x. -ENOMEM. */
+int model_extents(const struct model *m, const struct tensor *t, struct extents *x);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+#include "report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "buf.h"
+
+static void copy_text(char *to, size_t room, const struct buf *from)
+{
+    size_t n = from->len < room ? from->len : room - 1;
+    if (n)
+        memcpy(to, from->p, n);
+    to[n] = 0;
+}
+
+static void make(struct report *r, int code, const char *name, size_t len, uint64_t offset, const char *why)
+{
+    fs_error e = {.code = code, .offset = offset};
+    struct buf tensor = {0}, text = {0};
+    if (name)
+        buf_printable(&tensor, name, len, 200);
+    if (r->what)
+        buf_printf(&text, "%s: ", r->what);
+    if (name)
+        buf_printf(&text, "'%s': ", tensor.len ? tensor.p : "");
+    buf_str(&text, why);
+    if (offset != FS_NO_OFFSET)
+        buf_printf(&text, " (byte %" PRIu64 ")", offset);
+    copy_text(e.tensor, sizeof e.tensor, &tensor);
+    copy_text(e.message, sizeof e.message, &text);
+    buf_free(&tensor);
+    buf_free(&text);
+    if (r->first.code == 0)
+        r->first = e;
+    if (code != -EBADMSG && code != -ENOTSUP)
+        return; /* not about the content */
+    r->count++;
+    if (r->each)
+        r->each(r->ctx, &e);
+}
+
+int report_add(struct report *r, int code, const char *name, size_t len, uint64_t offset, const char *fmt,
+               ...)
+{
+    char why[400];
+    va_list ap;
+    if (!r)
+        return code;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
+    make(r, code, name, len, offset, why);
+    return r->each ? 0 : code;
+}
+
+int report_fatal(struct report *r, int code, const char *name, size_t len, uint64_t offset, const char *fmt,
+                 ...)
+{
+    char why[400];
+    va_list ap;
+    if (!r)
+        return code;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
+    make(r, code, name, len, offset, why);
+    return code;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reading model files. What a file is, is told by its content, never by its name.
+ *
+ *     fs_error e;
+ *     fs_file *f = fs_mmap_e("model.safetensors", &e);
+ *     if (!f) { fprintf(stderr, "%s\n", e.message); return 1; }
+ *     tm_tensor *t = fs_get_tensor(f, "model.norm.weight");
+ *     ...tm_tensor_data(t)...
+ *     tm_tensor_free(t);
+ *     fs_close(f);
+ *
+ * Every call that can fail has a form ending in _e that says why. Results of type int are 0 (or what is
+ * documented) or a negative errno; where a pointer is returned, NULL means failure and errno is set.
+ *
+ * Threads: one fs_file may be used by many threads at once; fs_close must be the last use of it. The format
+ * facts are those of the safetensors format description (README of huggingface/safetensors) and its reference
+ * implementation.
+ */
+#ifndef SAFETENSORS_SAFETENSORS_H
+#define SAFETENSORS_SAFETENSORS_H
+
+#include <safetensors/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FS_NO_OFFSET UINT64_MAX
+
+/* Why something failed. All text is part of the struct: nothing to release. */
+typedef struct fs_error {
+    int code;          /* negative errno; 0: no error. -EBADMSG: the content breaks a rule of its format;
+                          -ENOTSUP: a format (or a part of one) that is not read here */
+    uint64_t offset;   /* byte of the file where it was found, or FS_NO_OFFSET */
+    char tensor[256];  /* tensor concerned, escaped for display and cut; "" if none or if its name is empty */
+    char message[768]; /* one line, escaped for display, without the file's name; tells tensor and byte as
+                          well */
+} fs_error;
+
+typedef struct fs_file fs_file;
+
+/* Opens a model file. fs_open reads it into memory (the file may then change or go); fs_mmap maps it: nothing
+ * is copied, opening reads the header only, and the tensors' data are pages of the file. NULL on failure:
+ * ENOENT, EACCES and the like from the file itself, EBADMSG for damaged content, ENOTSUP for another kind of
+ * file, ENOMEM. */
+fs_file *fs_open(const char *path);
+fs_file *fs_mmap(const char *path);
+fs_file *fs_open_e(const char *path, fs_error *e);
+fs_file *fs_mmap_e(const char *path, fs_error *e);
+
+/* Releases f. Tensors taken from it stay valid until they are released themselves. NULL is allowed. */
+void fs_close(fs_file *f);
+
+int fs_num_tensors(fs_file *f);
+
+/* Names of all tensors, in the order in which the file lists them; fs_num_tensors entries and a NULL. Owned
+ * by f. A name with a NUL inside looks cut here: see fs_tensor_name. NULL if there is no memory. */
+const char **fs_tensor_names(fs_file *f);
+
+/* The i-th name: UTF-8, NUL-terminated, *len bytes without that NUL (len may be NULL). NULL if there is no
+ * i-th. */
+const char *fs_tensor_name(fs_file *f, int i, size_t *len);
+
+/* A new reference to the tensor of that name, to be released with tm_tensor_free; it outlives fs_close. NULL:
+ * ENOENT if there is no such tensor, ENOMEM, EIO. No data are read or copied for a mapped file. O(1). The _n
+ * form takes names with a NUL inside. */
+tm_tensor *fs_get_tensor(fs_file *f, const char *name);
+tm_tensor *fs_get_tensor_n(fs_file *f, const char *name, size_t len);
+tm_tensor *fs_get_tensor_e(fs_file *f, const char *name, size_t len, fs_error *e);
+
+/* The file's metadata (`__metadata__`: text to text), in its order. fs_num_metadata is their number.
+ * fs_metadata_entry gives the i-th; any of the out-pointers may be NULL; -ENOENT if there is no i-th. Owned
+ * by f. */
+int fs_num_metadata(fs_file *f);
+int fs_metadata_entry(fs_file *f, int i, const char **key, size_t *key_len, const char **value,
+                      size_t *value_len);
+
+/* The value of a key, NUL-terminated; NULL if there is none. Owned by f. */
+const char *fs_metadata(fs_file *f, const char *key);
+
+/* What the container is: "safetensors". Static memory. */
+const char *fs_format(fs_file *f);
+
+/* Where the bytes of the i-th tensor lie in the file, so that a program can map them itself. -ENOENT if there
+ * is no i-th. */
+int fs_tensor_offset(fs_file *f, int i, uint64_t *offset);
+
+/* Checks a file and calls found() for everything that is wrong with it, not only for the first thing. Returns
+ * the number of findings, or a negative errno if the file could not be read (that is then not a finding; *e
+ * says why, and may be NULL). */
+int fs_check(const char *path, void (*found)(void *ctx, const fs_error *what), void *ctx, fs_error *e);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

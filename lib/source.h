@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ * A file that tensors are read from: mapped read-only, shared by reference, watched for changes in place.
+ *
+ * Code of ours never reads through the mapping (a file that shrinks would be SIGBUS): it copies with
+ * source_read. The mapping is for the kernel, which answers with an error instead, and for callers of the
+ * library who asked for it. */
+#ifndef SOURCE_H
+#define SOURCE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "report.h"
+
+struct source {
+    atomic_int refs;
+    atomic_bool changed;      /* once true, for good */
+    int fd;                   /* -1 when the content is in memory */
+    const unsigned char *map; /* NULL: mapping failed or size is 0, use source_read */
+    uint64_t size;
+    struct stat st; /* as it was when opened */
+    char *name;     /* base name of the path it was opened by */
+};
+
+enum source_how { SOURCE_MAP, SOURCE_COPY };
+
+/* Opens a regular file; symlinks are followed. SOURCE_MAP maps it or, where that fails, leaves reads to
+ * source_read; SOURCE_COPY reads it into memory. */
+int source_open(const char *path, enum source_how how, struct source **out, struct report *r);
+struct source *source_ref(struct source *s);
+void source_free(struct source *s); /* drops a reference */
+
+/* Copies [off, off + len). -EIO if the file is shorter than that by now, or a read error. */
+int source_read(const struct source *s, uint64_t off, void *buf, size_t len);
+
+/* -EIO once the file was truncated or overwritten in place (its size or mtime is no longer what it was).
+ * Renaming, unlinking, replacing and chmod change nothing. Costs one fstat. */
+int source_check(struct source *s);
+
+/* Makes the pages of a mapped range present, in large reads where they are on disk. -EIO where that fails. */
+int source_populate(const struct source *s, uint64_t off, uint64_t len);
+
+#endif

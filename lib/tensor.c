@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "source.h"
+#include "tensor_i.h"
+
+struct tm_tensor {
+    atomic_int refs;
+    tm_dtype dtype;
+    int rank;
+    uint64_t nbytes;
+    void *data;
+    void *owned;           /* to be freed with the tensor */
+    struct source *source; /* kept open for the tensor */
+    uint64_t shape[];
+};
+
+static tm_tensor *make(tm_dtype dtype, int rank, const uint64_t *shape)
+{
+    uint64_t nbytes;
+    int err = tm_nbytes(dtype, rank, shape, &nbytes);
+    if (err < 0) {
+        errno = -err;
+        return NULL;
+    }
+    tm_tensor *t = calloc(1, sizeof *t + (size_t)rank * sizeof t->shape[0]);
+    if (!t)
+        return NULL;
+    t->refs = 1;
+    t->dtype = dtype;
+    t->rank = rank;
+    t->nbytes = nbytes;
+    if (rank)
+        memcpy(t->shape, shape, (size_t)rank * sizeof t->shape[0]);
+    return t;
+}
+
+tm_tensor *tm_tensor_new(tm_dtype dtype, int rank, const uint64_t *shape)
+{
+    tm_tensor *t = make(dtype, rank, shape);
+    if (!t)
+        return NULL;
+    if (t->nbytes)
+        t->owned = t->nbytes <= SIZE_MAX ? calloc(1, (size_t)t->nbytes) : NULL;
+    if (t->nbytes && !t->owned) {
+        free(t);
+        errno = ENOMEM;
+        return NULL;
+    }
+    t->data = t->owned;
+    return t;
+}
+
+tm_tensor *tm_tensor_wrap(tm_dtype dtype, int rank, const uint64_t *shape, void *data)
+{
+    tm_tensor *t = make(dtype, rank, shape);
+    if (t)
+        t->data = data;
+    return t;
+}
+
+tm_tensor *tensor_of_source(tm_dtype dtype, int rank, const uint64_t *shape, struct source *s, uint64_t off)
+{
+    tm_tensor *t = make(dtype, rank, shape);
+    if (!t)
+        return NULL;
+    if (s->map) {
+        t->data = (void *)(uintptr_t)(s->map + off);
+        t->source = source_ref(s);
+        return t;
+    }
+    if (t->nbytes == 0)
+        return t;
+    int err = -ENOMEM;
+    t->data = t->owned = t->nbytes <= SIZE_MAX ? malloc((size_t)t->nbytes) : NULL;
+    if (t->data)
+        err = source_read(s, off, t->data, (size_t)t->nbytes);
+    if (err < 0) {
+        tm_tensor_free(t);
+        errno = -err;
+        return NULL;
+    }
+    return t;
+}
+
+tm_tensor *tm_tensor_ref(tm_tensor *t)
+{
+    if (t)
+        atomic_fetch_add(&t->refs, 1);
+    return t;
+}
+
+void tm_tensor_free(tm_tensor *t)
+{
+    if (!t || atomic_fetch_sub(&t->refs, 1) != 1)
+        return;
+    source_free(t->source);
+    free(t->owned);
+    free(t);
+}
+
+tm_dtype tm_tensor_dtype(const tm_tensor *t)
+{
+    return t->dtype;
+}
+
+int tm_tensor_rank(const tm_tensor *t)
+{
+    return t->rank;
+}
+
+const uint64_t *tm_tensor_shape(const tm_tensor *t)
+{
+    return t->shape;
+}
+
+uint64_t tm_tensor_nbytes(const tm_tensor *t)
+{
+    return t->nbytes;
+}
+
+void *tm_tensor_data(tm_tensor *t)
+{
+    return t->data;
+}
