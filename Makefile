@@ -58,6 +58,9 @@ $(BUILD)/mount.safetensors: $(BUILD)/obj/fsd/mount.o $(BUILD)/obj/fsd.a $(BUILD)
 $(BUILD)/fsck.safetensors: $(BUILD)/obj/fsd/fsck.o $(BUILD)/obj/fsd.a $(BUILD)/libsafetensors.a
 	@echo "  LD $@"; $(CC) $(ALL_LDFLAGS) $^ $(CJSON_LIBS) $(LIBS) -o $@
 
+# Tests, fuzz targets and benchmarks: each kind brings its own rules.
+include $(wildcard tests/*.mk)
+
 .PHONY: clean
 clean:
 	rm -rf build build-*
