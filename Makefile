@@ -30,12 +30,12 @@ CJSON_LIBS = $(shell $(PKG_CONFIG) --libs libcjson)
 LIBS = -lpthread -lm
 
 LIB_SRC := $(wildcard lib/*.c)
-MAINS := fsd/mount.c fsd/fsck.c
+MAINS := fsd/mount.c fsd/fsck.c fsd/convert.c
 FSD_SRC := $(filter-out $(MAINS),$(wildcard fsd/*.c))
 FSD_FUSE := fsd/ops.c
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
 FSD_OBJ := $(FSD_SRC:%.c=$(BUILD)/obj/%.o)
-COMMANDS := $(BUILD)/mount.safetensors $(BUILD)/fsck.safetensors
+COMMANDS := $(BUILD)/mount.safetensors $(BUILD)/fsck.safetensors $(BUILD)/safetensors-convert
 
 .PHONY: all
 all: $(COMMANDS)
@@ -57,6 +57,9 @@ $(BUILD)/mount.safetensors: $(BUILD)/obj/fsd/mount.o $(BUILD)/obj/fsd.a $(BUILD)
 
 $(BUILD)/fsck.safetensors: $(BUILD)/obj/fsd/fsck.o $(BUILD)/obj/fsd.a $(BUILD)/libsafetensors.a
 	@echo "  LD $@"; $(CC) $(ALL_LDFLAGS) $^ $(CJSON_LIBS) $(LIBS) -o $@
+
+$(BUILD)/safetensors-convert: $(BUILD)/obj/fsd/convert.o $(BUILD)/obj/fsd.a $(BUILD)/libsafetensors.a
+	@echo "  LD $@"; $(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
 # Tests, fuzz targets and benchmarks: each kind brings its own rules.
 include $(wildcard tests/*.mk)
