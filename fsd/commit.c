@@ -101,7 +101,7 @@ void commit_dismiss(struct staging *s)
 
 void commit_target(const struct model_dir *m, struct buf *out)
 {
-    buf_printf(out, "%s.safetensors", m->top->name);
+    buf_printf(out, "%s" STAGED_ENDING, m->top->name);
 }
 
 /* ---- what is in the model ---- */
