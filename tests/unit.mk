@@ -23,3 +23,34 @@ $(BUILD)/tests/memory_test: UNIT_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wra
 check-unit: $(UNIT)
 	@failed=; for t in $(UNIT); do $$t || failed="$$failed $$t"; done; \
 	 if [ -n "$$failed" ]; then echo "FAILED:$$failed"; exit 1; fi
+
+FUZZ_SECONDS ?= 60
+FUZZ_CC ?= clang
+FUZZ_NAMES := $(patsubst tests/fuzz/%_fuzz.c,%,$(wildcard tests/fuzz/*_fuzz.c))
+FUZZ_RUN := $(FUZZ_NAMES:%=fuzz-run-%)
+
+# The objects need coverage but no main: hence a build of their own, by this same Makefile.
+.PHONY: fuzz fuzz-build fuzz-targets $(FUZZ_RUN)
+fuzz: $(FUZZ_RUN)
+
+fuzz-build:
+	@$(MAKE) --no-print-directory BUILD=build-fuzz CC=$(FUZZ_CC) SAN=fuzzer-no-link,address,undefined fuzz-targets
+
+fuzz-targets: $(FUZZ_NAMES:%=$(BUILD)/%_fuzz)
+
+.SECONDARY: $(FUZZ_NAMES:%=$(BUILD)/obj/tests/fuzz/%_fuzz.o)
+
+$(BUILD)/%_fuzz: $(BUILD)/obj/tests/fuzz/%_fuzz.o $(BUILD)/obj/fsd.a $(BUILD)/libsafetensors.a
+	@$(CC) -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $^ $(FUSE_LIBS) $(LIBS) -o $@
+
+# First what was found before, then anew, from the seeds and what earlier runs made of them.
+$(FUZZ_RUN): fuzz-run-%: fuzz-build
+	@mkdir -p build-fuzz/corpus/$* build-fuzz/artifacts/$*
+	@tests/fuzz/seeds.sh $* build-fuzz/seeds/$*
+	@echo "fuzz $*"; dir=tests/fuzz/regress/$*; set -- $$dir/*; \
+	 if [ -e "$$1" ]; then build-fuzz/$*_fuzz "$$@" >build-fuzz/$*.log 2>&1 || \
+		{ tail -40 build-fuzz/$*.log; exit 1; }; fi
+	@build-fuzz/$*_fuzz -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 \
+		-artifact_prefix=build-fuzz/artifacts/$*/ build-fuzz/corpus/$* build-fuzz/seeds/$* \
+		>build-fuzz/$*.log 2>&1 || { tail -60 build-fuzz/$*.log; exit 1; }
+	@grep -E 'number_of_executed_units|average_exec_per_sec|new_units_added' build-fuzz/$*.log
