@@ -130,8 +130,9 @@ static bool parse_size(const char *text, int64_t *out)
         return false;
     errno = 0;
     long long v = strtoll(text, &end, 10);
-    const char *unit = *end ? strchr("KMG", *end & ~32) : NULL;
-    unsigned shift = unit ? (unsigned)(unit - "KMG" + 1) * 10 : 0;
+    static const char units[] = "KkMmGg";
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    unsigned shift = unit ? (unsigned)((unit - units) / 2 + 1) * 10 : 0;
     if (errno || (*end && (!unit || end[1])) || v > INT64_MAX >> shift)
         return false;
     *out = (int64_t)v << shift;

@@ -11,11 +11,13 @@ struct tree_prefix {
     uint64_t hash;
     const char *text;
     uint32_t len, next; /* next of the same directory */
+    uint32_t above;     /* the one without the last component; INDEX_NONE: none */
 };
 
 /* While building: where each tensor's file goes. */
 struct place {
     uint32_t parent, from; /* its directory; where the last component begins in its name */
+    uint32_t taken;        /* how many of the numbers that follow the one in its path are taken as well */
 };
 
 struct build {
@@ -99,26 +101,38 @@ static int new_dir(struct build *b, uint32_t parent, struct json_text name, uint
     return n == TREE_ROOT ? 0 : index_add(&t->by_name, key_hash(parent, name.s, name.len), n);
 }
 
+/* What lies above is known to be the same by its number: comparing it again at each level would make the cost
+ * of a deep name the square of its length. */
 static bool same_prefix(const void *ctx, uint32_t number, const void *text, size_t len)
 {
-    const struct tree_prefix *p = &((const struct tree *)ctx)->prefix[number];
-    return p->len == len && memcmp(p->text, text, len) == 0;
+    const struct key *k = ctx;
+    const struct tree_prefix *p = &k->t->prefix[number];
+    size_t skip = k->parent == INDEX_NONE ? 0 : k->t->prefix[k->parent].len;
+    return p->above == k->parent && p->len == len &&
+           memcmp(p->text + skip, (const char *)text + skip, len - skip) == 0;
 }
 
-static int add_prefix(struct build *b, uint32_t dir, const char *name, size_t len, uint64_t hash)
+/* *above is the prefix that this one continues, and becomes its own number. */
+static int add_prefix(struct build *b, uint32_t dir, const char *name, size_t len, uint64_t hash,
+                      uint32_t *above)
 {
     struct tree *t = b->t;
+    struct key k = {t, *above};
     /* One spelling leads to one directory only, so the directory need not be part of the key. */
-    if (index_find(&b->prefixes, hash, same_prefix, t, name, len) != INDEX_NONE)
+    uint32_t found = index_find(&b->prefixes, hash, same_prefix, &k, name, len);
+    if (found != INDEX_NONE) {
+        *above = found;
         return 0;
+    }
     struct tree_prefix *p = grown(t->prefix, t->n_prefixes, &t->room_prefixes, sizeof *p);
     if (!p)
         return -ENOMEM;
     t->prefix = p;
-    p[t->n_prefixes] =
-        (struct tree_prefix){.hash = hash, .text = name, .len = (uint32_t)len, .next = t->dir[dir].prefix};
-    t->dir[dir].prefix = (uint32_t)t->n_prefixes;
-    return index_add(&b->prefixes, hash, (uint32_t)t->n_prefixes++);
+    found = (uint32_t)t->n_prefixes++;
+    p[found] = (struct tree_prefix){
+        .hash = hash, .text = name, .len = (uint32_t)len, .next = t->dir[dir].prefix, .above = *above};
+    *above = t->dir[dir].prefix = found;
+    return index_add(&b->prefixes, hash, found);
 }
 
 /* Makes the directories of one tensor's path. */
@@ -127,7 +141,7 @@ static int add_dirs(struct build *b, uint32_t tensor)
     struct tree *t = b->t;
     const struct tensor *have = &t->model->tensors[tensor];
     struct name_walk w = {.name = have->name, .len = have->name_len, .layout = t->layout};
-    uint32_t dir = TREE_ROOT;
+    uint32_t dir = TREE_ROOT, prefix = INDEX_NONE;
     struct json_text name;
     int err;
     while (name_next(&w, is_tensor, t->model)) {
@@ -137,7 +151,7 @@ static int add_dirs(struct build *b, uint32_t tensor)
         uint32_t found = tree_find(t, dir, name.s, name.len);
         err = found == INDEX_NONE ? new_dir(b, dir, name, &found) : 0;
         if (err == 0)
-            err = add_prefix(b, found, w.name, w.to + 1, w.hash);
+            err = add_prefix(b, found, w.name, w.to + 1, w.hash, &prefix);
         if (err < 0)
             return err;
         dir = found;
@@ -199,21 +213,38 @@ static int late_order(const void *a, const void *b, void *model)
 }
 
 /* Rule 5. Should even the suffixed path be taken (the hash can be made to collide), the next free number is
- * used; going by name, so that the result depends on the set only. */
+ * used; going by name, so that the result depends on the set only. Where one search ended is remembered with
+ * the file that it met first: many names of one hash would else each pass all before them. */
 static int add_late(struct build *b, uint32_t tensor)
 {
     struct tree *t = b->t;
     const struct tensor *have = &t->model->tensors[tensor];
     uint64_t hash = name_fnv(have->name, have->name_len);
+    uint32_t parent = b->place[tensor].parent, steps = 0, behind = 0;
+    struct place *first = NULL; /* who has the path of the plain hash, or of the first number with a file */
     struct json_text name;
     struct buf text = {0};
     int err = written_name(b, tensor, &name);
     if (err < 0)
         return err;
-    do {
+    for (;;) {
         text.len = 0;
-        name_suffix(&text, name.s, name.len, hash++);
-    } while (!text.failed && tree_find(t, b->place[tensor].parent, text.p, text.len) != INDEX_NONE);
+        name_suffix(&text, name.s, name.len, hash + steps);
+        uint32_t at = text.failed ? INDEX_NONE : tree_find(t, parent, text.p, text.len);
+        if (at == INDEX_NONE)
+            break;
+        steps++;
+        if (!tree_is_dir(t, at)) {
+            struct place *p = &b->place[at - t->n_dirs];
+            if (!first) {
+                first = p;
+                behind = steps;
+            }
+            steps += p->taken;
+        }
+    }
+    if (first)
+        first->taken = steps - behind;
     name = (struct json_text){text.failed ? NULL : arena_text(&t->arena, text.p, text.len), text.len};
     err = name.s ? set_entry(b, tensor, name) : -ENOMEM;
     buf_free(&text);

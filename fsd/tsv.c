@@ -36,7 +36,9 @@ static void line(const struct tree *t, uint32_t i, struct buf *path, struct buf 
     buf_shape(out, x->shape, x->rank);
     buf_printf(out, "\t%" PRIu64 "\t%" PRIu64 "\t", x->nbytes, x->offset);
     field(out, x->source->name, strlen(x->source->name));
-    out->p[out->len - 1] = '\n';
+    out->failed |= path->failed;
+    if (!out->failed)
+        out->p[out->len - 1] = '\n';
 }
 
 /* The lines of one block; the first begins with the heading. */
