@@ -50,6 +50,8 @@ static int open_directory(struct save *s, const char *path)
     s->dir_name = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
     if (!s->dir_name)
         return failed(s, -ENOMEM, "cannot be written");
+    if (*path == 0)
+        return failed(s, -ENOENT, "cannot be written");
     if (*s->base == 0 || strcmp(s->base, ".") == 0 || strcmp(s->base, "..") == 0)
         return failed(s, -EISDIR, "cannot be written");
     s->dir = openat(s->o->dir, s->dir_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
