@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 # make check-sweep          fs_write, killed and failing at every system call
 # make check-install        the installed library, as C and C++ programmers use it
-# make interop-safetensors  against the Python package of the format, in a Debian root (ROOT=DIR, else made)
 # make bench-write          2 GiB from one file to another, against cp && sync
 
 WRITE_ONE := $(BUILD)/tests/helpers/write_one
