@@ -6,7 +6,7 @@
 CHECK_CFLAGS = $(shell $(PKG_CONFIG) --cflags check libcrypto)
 UNIT_LIBS = $(shell $(PKG_CONFIG) --libs check libcrypto) $(CJSON_LIBS) $(FUSE_LIBS) $(LIBS)
 UNIT := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/*_test.c))
-UNIT_DEPS = $(BUILD)/obj/tests/unit/support.o $(BUILD)/obj/fsd.a $(BUILD)/libsafetensors.a
+UNIT_DEPS = $(BUILD)/obj/tests/unit/support.o $(BUILD)/obj/tests/unit/place.o $(BUILD)/obj/fsd.a $(BUILD)/libsafetensors.a
 
 $(BUILD)/obj/tests/unit/%.o: ALL_CFLAGS += $(CHECK_CFLAGS)
 
@@ -17,7 +17,7 @@ $(BUILD)/tests/%_test: $(BUILD)/obj/tests/unit/%_test.o $(UNIT_DEPS)
 # In this program every allocation can be made to fail.
 $(BUILD)/tests/memory_test: UNIT_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
 
-.SECONDARY: $(BUILD)/obj/tests/unit/support.o $(UNIT:$(BUILD)/tests/%=$(BUILD)/obj/tests/unit/%.o)
+.SECONDARY: $(BUILD)/obj/tests/unit/support.o $(BUILD)/obj/tests/unit/place.o $(UNIT:$(BUILD)/tests/%=$(BUILD)/obj/tests/unit/%.o)
 
 .PHONY: check-unit
 check-unit: $(UNIT)
