@@ -58,6 +58,49 @@ $(BUILD)/mount.safetensors: $(BUILD)/obj/fsd/mount.o $(BUILD)/obj/fsd.a $(BUILD)
 $(BUILD)/fsck.safetensors: $(BUILD)/obj/fsd/fsck.o $(BUILD)/obj/fsd.a $(BUILD)/libsafetensors.a
 	@echo "  LD $@"; $(CC) $(ALL_LDFLAGS) $^ $(CJSON_LIBS) $(LIBS) -o $@
 
+# Everything for who wants to see it work.
+MODEL ?= tests/sample.safetensors
+MNT ?=
+.PHONY: mount
+mount:
+	@tests/deps.sh build
+	@$(MAKE) --no-print-directory all
+	@tests/try.sh '$(BUILD)' '$(MODEL)' $(if $(MNT),'$(MNT)')
+
+# All tests: the targets check-* of tests/*.mk, each by itself also runnable.
+CHECKS = $(sort $(filter check-unit check-mounts,$(shell sed -n 's/^\(check-[a-z]*\):.*/\1/p' tests/*.mk)))
+.PHONY: check
+check:
+	@tests/deps.sh build test
+	@$(MAKE) --no-print-directory all
+	@MAKE='$(MAKE)' tests/check.sh $(CHECKS)
+
+# Commands, their manual and the unit. The library installs itself below.
+SBINDIR ?= $(PREFIX)/sbin
+MANDIR ?= $(PREFIX)/share/man
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+INSTALL ?= install
+.PHONY: install install-commands
+install: install-commands
+install-commands: $(COMMANDS)
+	$(INSTALL) -d '$(DESTDIR)$(SBINDIR)' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8' '$(DESTDIR)$(UNITDIR)'
+	$(INSTALL) -m 755 $(COMMANDS) '$(DESTDIR)$(SBINDIR)'
+	ln -sf mount.safetensors '$(DESTDIR)$(SBINDIR)/mount.fuse.safetensors'
+	$(INSTALL) -m 644 fsd/*.5 '$(DESTDIR)$(MANDIR)/man5'
+	$(INSTALL) -m 644 fsd/*.8 '$(DESTDIR)$(MANDIR)/man8'
+	ln -sf mount.safetensors.8 '$(DESTDIR)$(MANDIR)/man8/mount.fuse.safetensors.8'
+	sed 's|@SBINDIR@|$(SBINDIR)|' systemd/safetensors@.service >'$(DESTDIR)$(UNITDIR)/safetensors@.service'
+
+.PHONY: help
+help:
+	@echo 'make                          build into $$(BUILD) ($(BUILD))'
+	@echo 'make mount [MODEL=F] [MNT=D]  install what is missing, build, mount F (a small sample) at D'
+	@echo 'make check                    install what is missing, build, run all tests:'
+	@echo '                              $(CHECKS), which also run by themselves'
+	@echo 'make install [PREFIX=/usr/local] [DESTDIR=]   commands, manual pages, systemd unit'
+	@echo 'make clean                    remove build/ and build-*/'
+	@echo 'Variables: BUILD=DIR CC=COMPILER CFLAGS= SAN=address,undefined'
+
 # Tests, fuzz targets and benchmarks: each kind brings its own rules.
 include $(wildcard tests/*.mk)
 
