@@ -28,7 +28,6 @@ struct mount {
     struct model *model;
     struct tree *tree;
     struct fs fs;
-    int ready_fd;
 };
 
 /* What libfuse and its helper say while mounting, to be said again in a message of ours. */
@@ -147,12 +146,6 @@ static void destroy(struct mount *m)
     model_free(m->model);
 }
 
-static void ready(void *ctx)
-{
-    struct mount *m = ctx;
-    process_ready(m->ready_fd, m->o.foreground);
-}
-
 static struct fuse_session *new_session(struct mount *m)
 {
     struct buf opts = {0};
@@ -216,6 +209,20 @@ static int mount_session(struct mount *m, struct fuse_session *se)
     return why == EPERM || why == EACCES || strstr(last_words, "not permitted") ? EXIT_USAGE : EXIT_MOUNT;
 }
 
+/* The kernel's first request, INIT. Only once it is answered is the mount as we want it: that answer sets,
+ * for one, the read-ahead, which the keeper then changes. */
+static void answer_first(struct fuse_session *se)
+{
+    struct fuse_buf b = {0};
+    int n;
+    do
+        n = fuse_session_receive_buf(se, &b);
+    while (n == -EINTR && !fuse_session_exited(se));
+    if (n > 0)
+        fuse_session_process_buf(se, &b);
+    free(b.mem);
+}
+
 static int loop(struct mount *m, struct fuse_session *se)
 {
     struct fuse_loop_config *cfg = fuse_loop_cfg_create();
@@ -236,9 +243,6 @@ static int loop(struct mount *m, struct fuse_session *se)
 static int serve(void *ctx, int ready_fd)
 {
     struct mount *m = ctx;
-    m->ready_fd = ready_fd;
-    m->fs.ready = ready;
-    m->fs.ctx = m;
     int status = build(m);
     if (status)
         goto out;
@@ -254,6 +258,9 @@ static int serve(void *ctx, int ready_fd)
     if (status == 0) {
         if (!m->o.foreground && chdir("/") < 0)
             say("/", "%s", strerror(errno));
+        answer_first(se);
+        if (!fuse_session_exited(se))
+            process_ready(ready_fd, m->o.foreground);
         status = loop(m, se);
     }
     fuse_remove_signal_handlers(se);

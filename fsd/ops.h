@@ -19,8 +19,6 @@ struct fs {
     bool direct_io;   /* the kernel keeps no pages */
     uint64_t blocks;  /* for statfs: of 512 bytes */
     uint64_t files;
-    void (*ready)(void *ctx); /* called once, when the kernel has asked for INIT */
-    void *ctx;
 };
 
 extern const struct fuse_lowlevel_ops fs_ops; /* userdata: struct fs * */
