@@ -64,7 +64,7 @@ MNT ?=
 .PHONY: mount
 mount:
 	@tests/deps.sh build
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -s all
 	@tests/try.sh '$(BUILD)' '$(MODEL)' $(if $(MNT),'$(MNT)')
 
 # All tests: the targets check-* of tests/*.mk, each by itself also runnable.
@@ -72,7 +72,7 @@ CHECKS = $(sort $(filter check-unit check-mounts,$(shell sed -n 's/^\(check-[a-z
 .PHONY: check
 check:
 	@tests/deps.sh build test
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -s all
 	@MAKE='$(MAKE)' tests/check.sh $(CHECKS)
 
 # Commands, their manual and the unit. The library installs itself below.
