@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import subprocess
 
 from mounting import FSCK, TESTS, MountTest, pattern, run
 
@@ -12,13 +13,13 @@ class Fsck(MountTest):
         return self.write([("a.w", "U8", [4], b"abcd"), ("b", "F16", [1, 2], b"efgh")], {"k": "v"}, name=name)
 
     def broken(self, name="broken.safetensors"):
-        """Tensor 'second' ends behind the end of the file, and 'third' has a type that is none."""
-        text = (b'{"first":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},'
-                b'"second":{"dtype":"U8","shape":[9],"data_offsets":[2,11]},'
-                b'"third":{"dtype":"Q8","shape":[1],"data_offsets":[11,12]}}')
+        """Two tensors with types that are none. Returns the path and the places of those types."""
+        text = (b'{"first":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},'
+                b'"second":{"dtype":"f32","shape":[],"data_offsets":[4,8]},'
+                b'"third":{"dtype":"Q8","shape":[1],"data_offsets":[8,9]}}')
         with open(self.path(name), "wb") as f:
-            f.write(struct.pack("<Q", len(text)) + text + b"1234")
-        return self.path(name), 8 + text.index(b'"Q8"')
+            f.write(struct.pack("<Q", len(text)) + text + b"123456789")
+        return self.path(name), 8 + text.index(b'"f32"'), 8 + text.index(b'"Q8"')
 
     def test_clean(self):
         self.assertEqual(run(FSCK, self.sound()), (0, "", ""))
@@ -32,21 +33,30 @@ class Fsck(MountTest):
                               "b\tb\tF16\t[1,2]\t4\t%d\tsound.safetensors\n" % (start, start + 4))
 
     def test_errors_are_all_told(self):
-        path, at = self.broken()
+        path, *at = self.broken()
         status, out, err = run(FSCK, path)
-        self.assertEqual((status, err), (4, ""))
-        self.assertRegex(out, r"(?m)^%s: .*'second'" % path)
-        self.assertRegex(out, r"(?m)^%s: .*'third'.*\(byte %d\)$" % (path, at))
+        self.assertEqual((status, err, out.count("\n")), (4, "", 2))
+        self.assertRegex(out, r"(?m)^%s: .*'second'.*\(byte %d\)$" % (path, at[0]))
+        self.assertRegex(out, r"(?m)^%s: .*'third'.*\(byte %d\)$" % (path, at[1]))
+
+    def test_bytes_in_the_wrong_place(self):
+        text = (b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},'
+                b'"b":{"dtype":"U8","shape":[9],"data_offsets":[3,12]}}')
+        path = self.path("places.safetensors")
+        with open(path, "wb") as f:
+            f.write(struct.pack("<Q", len(text)) + text + b"1234")
+        _, out, _ = run(FSCK, "--json", path)
+        # A byte before a belongs to nobody; b ends behind the end of the file.
+        self.assertEqual([(f["tensor"], f["offset"]) for f in json.loads(out)[0]["findings"]],
+                         [("a", 8 + len(text)), ("b", 8 + len(text) + 4)])
 
     def test_json(self):
-        path, at = self.broken()
+        path, *at = self.broken()
         status, out, err = run(FSCK, "--json", path, self.sound())
         self.assertEqual((status, err), (4, ""))
         bad, good = json.loads(out)
         self.assertEqual((bad["file"], bad["status"]), (path, "errors"))
-        third = [f for f in bad["findings"] if f.get("tensor") == "third"]
-        self.assertEqual(third[0]["offset"], at)
-        self.assertIn("second", [f.get("tensor") for f in bad["findings"]])
+        self.assertEqual([(f["tensor"], f["offset"]) for f in bad["findings"]], [("second", at[0]), ("third", at[1])])
         self.assertEqual((good["status"], good["tensors"], good["findings"]), ("clean", 2, []))
 
     def test_unreadable(self):
@@ -83,7 +93,6 @@ class Fsck(MountTest):
         entries = [("t%d" % i, "U8", [64], pattern(i, 64)) for i in range(200)]
         path = self.write(entries)
         with open("/dev/full", "w") as full:
-            import subprocess
             p = subprocess.run([FSCK, "--list", path], stdout=full, stderr=subprocess.PIPE, text=True)
         self.assertEqual(p.returncode, 8)
         self.assertIn("No space left", p.stderr)
