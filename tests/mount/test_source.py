@@ -3,6 +3,8 @@
 import errno
 import os
 import shutil
+import signal
+import subprocess
 
 from mounting import MountTest, pattern, read
 
@@ -76,8 +78,6 @@ class Source(MountTest):
 
     def test_a_mapping_of_a_truncated_source_dies_alone(self):
         """A reader that maps gets SIGBUS, the daemon does not."""
-        import signal
-        import subprocess
         mnt = self.mount(self.source)
         program = ("import mmap, sys; f = open(sys.argv[1], 'rb'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)\n"
                    "print('mapped', flush=True); sys.stdin.readline(); print(m[2000000])")
