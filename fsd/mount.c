@@ -19,7 +19,7 @@
 #include "processes.h"
 #include "say.h"
 
-enum { READAHEAD = 2 << 20 };
+enum { READAHEAD = 2 << 20, MAX_READ = 1 << 30 };
 
 struct mount {
     struct options o;
@@ -133,6 +133,8 @@ static int build(struct mount *m)
     if (err)
         return err;
     fs->direct_io = m->o.direct_io;
+    fs->max_read =
+        m->o.max_read == UNSET ? 0 : (unsigned)(m->o.max_read < MAX_READ ? m->o.max_read : MAX_READ);
     fs->blocks = m->tree->blocks;
     fs->files = m->tree->n_dirs + m->model->n_tensors;
     return 0;
@@ -155,6 +157,8 @@ static struct fuse_session *new_session(struct mount *m)
         buf_str(&opts, ",allow_other");
     if (m->o.debug)
         buf_str(&opts, ",debug");
+    if (m->fs.max_read)
+        buf_printf(&opts, ",max_read=%u", m->fs.max_read);
     if (m->o.fuse.len)
         buf_printf(&opts, ",%s", m->o.fuse.p);
     struct fuse_args args = FUSE_ARGS_INIT(0, NULL);

@@ -77,15 +77,16 @@ static int get_entry(const struct fs *fs, struct kind *k, uint64_t id, struct fu
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
+    const struct fs *fs = userdata;
     const unsigned wanted = FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
                             FUSE_CAP_ASYNC_READ | FUSE_CAP_CACHE_SYMLINKS
 #ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP
                             | FUSE_CAP_DIRECT_IO_ALLOW_MMAP
 #endif
         ;
-    (void)userdata;
     conn->want |= conn->capable & wanted;
     conn->want &= ~(unsigned)FUSE_CAP_AUTO_INVAL_DATA; /* the model's files never change */
+    conn->max_read = fs->max_read;                     /* libfuse insists that both places say the same */
     conn->max_background = 64;
     conn->congestion_threshold = 48;
 }
