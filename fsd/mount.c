@@ -185,7 +185,19 @@ static void read_words(int fd)
     snprintf(last_words, sizeof last_words, "%s", p);
 }
 
-/* Mounts; stderr is set aside, since the setuid helper writes there in its own words. */
+/* Mounts, to the end even when a signal comes: half a mount could not be taken back. */
+static int mount_undisturbed(struct mount *m, struct fuse_session *se)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &old);
+    int err = fuse_session_mount(se, m->mountpoint), why = errno;
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    errno = why;
+    return err;
+}
+
+/* stderr is set aside, since the setuid helper writes there in its own words. */
 static int mount_session(struct mount *m, struct fuse_session *se)
 {
     int words = memfd_create("stderr", MFD_CLOEXEC), kept = dup(2);
@@ -193,7 +205,7 @@ static int mount_session(struct mount *m, struct fuse_session *se)
     last_words[0] = 0;
     if (words >= 0)
         dup2(words, 2);
-    int err = fuse_session_mount(se, m->mountpoint);
+    int err = mount_undisturbed(m, se);
     int why = errno;
     if (kept >= 0)
         dup2(kept, 2);
@@ -286,7 +298,8 @@ static void mounted(void *ctx)
 static void stopped(void *ctx)
 {
     const struct mount *m = ctx;
-    mountpoint_detach(m->mountpoint, m->device);
+    /* No device: it was stopped before the mount answered. */
+    mountpoint_detach(m->mountpoint, m->device ? m->device : mountpoint_device(m->mountpoint));
 }
 
 /* Without mounting: everything else. */
