@@ -33,7 +33,8 @@ struct mount {
 /* What libfuse and its helper say while mounting, to be said again in a message of ours. */
 static char last_words[256];
 
-static void fuse_says(enum fuse_log_level level, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void fuse_says(enum fuse_log_level level, const char *fmt,
+                                                            va_list ap)
 {
     static _Atomic unsigned said;
     char text[256];
