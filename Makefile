@@ -73,7 +73,7 @@ CHECKS = $(sort $(filter check-unit check-mounts,$(shell sed -n 's/^\(check-[a-z
 check:
 	@tests/deps.sh build test
 	@$(MAKE) --no-print-directory -s all
-	@MAKE='$(MAKE)' tests/check.sh $(CHECKS)
+	+@tests/check.sh $(foreach c,$(CHECKS),'$(MAKE) --no-print-directory $(c)')
 
 # Commands, their manual and the unit. The library installs itself below.
 SBINDIR ?= $(PREFIX)/sbin

@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import threading
+import unittest
 
 from mounting import ITEM, MountTest, keeper_and_server, needs_root, pattern, read
 
@@ -152,6 +153,19 @@ class Read(MountTest):
         for i in range(2, 10):
             read("%s/t%02d" % (mnt, i))
         self.assertLess(private_memory(server) - before, 8 << 20)   # of 512 MiB read
+
+    @unittest.skipIf("ASAN_OPTIONS" in os.environ, "the sanitizer holds on to what is freed")
+    def test_opening_leaves_nothing_behind(self):
+        mnt = self.mounted([("w", "U8", [3], b"abc")])
+        server = keeper_and_server(mnt)[1]
+
+        def often():
+            for _ in range(50000):
+                os.close(os.open(mnt + "/w", os.O_RDONLY))
+        often()
+        before = private_memory(server)
+        often()
+        self.assertLess(private_memory(server) - before, 2 << 20)   # 43 bytes each
 
     def test_direct_io(self):
         data = pattern(9, 1000003)
