@@ -77,7 +77,7 @@ static int get_entry(const struct fs *fs, struct kind *k, uint64_t id, struct fu
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
-    struct fs *fs = userdata;
+    const struct fs *fs = userdata;
     const unsigned wanted = FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
                             FUSE_CAP_ASYNC_READ | FUSE_CAP_CACHE_SYMLINKS
 #ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP
@@ -86,10 +86,9 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
         ;
     conn->want |= conn->capable & wanted;
     conn->want &= ~(unsigned)FUSE_CAP_AUTO_INVAL_DATA; /* the model's files never change */
+    conn->max_read = fs->max_read;                     /* libfuse insists that both places say the same */
     conn->max_background = 64;
     conn->congestion_threshold = 48;
-    if (fs->ready)
-        fs->ready(fs->ctx);
 }
 
 /* ENOENT for the model's tree is kept by the kernel as well: an answer with number 0 and a time to live. */

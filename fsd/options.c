@@ -54,7 +54,7 @@ static const struct option {
     {"default_permissions", DROP, 0, NULL}, /* always on */
     {"allow_root", FUSE, 0, NULL},
     {"auto_unmount", FUSE, 0, NULL},
-    {"max_read", FUSE, 0, NULL},
+    {"max_read", SIZE, offsetof(struct options, max_read), NULL},
     {"blkdev", REFUSE, 0, NULL},
     {"fd", REFUSE, 0, NULL},
     {"ro", DROP, 0, NULL},
@@ -313,6 +313,7 @@ int options_parse(struct options *o, int argc, char **argv)
                           .umask = UNSET,
                           .allow_other = UNSET,
                           .readahead = UNSET,
+                          .max_read = UNSET,
                           .max_threads = UNSET};
     look_for_sloppy(o, argc, argv);
     for (int i = 1; i < argc && err == 0; i++) {
