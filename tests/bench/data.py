@@ -58,12 +58,16 @@ def stored_pth(path):
               b"ctorch\nByteStorage\n" + text("0") + text("cpu") + b"J" + struct.pack("<i", BIG) + b"tQK\x00J" +
               struct.pack("<i", BIG) + b"\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtRs.")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as z:
-        z.writestr("archive/data.pkl", pickle)
-        z.writestr("archive/byteorder", "little")
-        with z.open("archive/data/0", "w") as f:
+        def member(name):   # as torch writes them: of no system, with no mode (without a file type, fuse-zip fails)
+            info = zipfile.ZipInfo("archive/" + name)
+            info.create_system = info.external_attr = 0
+            return info
+        z.writestr(member("data.pkl"), pickle)
+        z.writestr(member("byteorder"), "little")
+        with z.open(member("data/0"), "w") as f:
             for block in random_blocks(BIG):
                 f.write(block)
-        z.writestr("archive/version", "3\n")
+        z.writestr(member("version"), "3\n")
     fresh(path)
 
 
