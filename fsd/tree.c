@@ -18,9 +18,18 @@ struct place {
     uint32_t parent, from; /* its directory; where the last component begins in its name */
 };
 
+/* How far a walk over a name came: behind one of its separators, and in which directory that is. */
+struct step {
+    uint64_t hash;
+    size_t at;
+    uint32_t dir;
+};
+
 struct build {
     struct tree *t;
     struct place *place;
+    struct step *step; /* of the last name walked over */
+    size_t n_steps, room_steps;
     uint32_t *late; /* tensors whose path is taken */
     size_t n_late;
     struct index prefixes; /* prefixes by directory and hash */
@@ -121,13 +130,47 @@ static int add_prefix(struct build *b, uint32_t dir, const char *name, size_t le
     return index_add(&b->prefixes, hash, (uint32_t)t->n_prefixes++);
 }
 
+static int add_step(struct build *b, const struct name_walk *w, uint32_t dir)
+{
+    struct step *s = grown(b->step, b->n_steps, &b->room_steps, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    b->step = s;
+    s[b->n_steps++] = (struct step){.hash = w->hash, .at = w->at, .dir = dir};
+    return 0;
+}
+
+static size_t common(const struct tensor *a, const struct tensor *b)
+{
+    size_t most = a->name_len < b->name_len ? a->name_len : b->name_len, i = 0;
+    while (i < most && a->name[i] == b->name[i])
+        i++;
+    return i;
+}
+
+/* Goes as far into a name as the last one went the same way: most names differ from the one before only at
+ * their end. The byte behind a separator must be the same as well, since it has a say in what separates. */
+static uint32_t resume(struct build *b, struct name_walk *w, uint32_t tensor)
+{
+    const struct tensor *all = b->t->model->tensors;
+    size_t same = tensor ? common(&all[tensor], &all[tensor - 1]) : 0;
+    while (b->n_steps && b->step[b->n_steps - 1].at >= same)
+        b->n_steps--;
+    if (b->n_steps == 0)
+        return TREE_ROOT;
+    const struct step *s = &b->step[b->n_steps - 1];
+    w->at = s->at;
+    w->hash = s->hash;
+    return s->dir;
+}
+
 /* Makes the directories of one tensor's path. */
 static int add_dirs(struct build *b, uint32_t tensor)
 {
     struct tree *t = b->t;
     const struct tensor *have = &t->model->tensors[tensor];
     struct name_walk w = {.name = have->name, .len = have->name_len, .layout = t->layout};
-    uint32_t dir = TREE_ROOT;
+    uint32_t dir = resume(b, &w, tensor);
     struct json_text name;
     int err;
     while (name_next(&w, is_tensor, t->model)) {
@@ -138,6 +181,8 @@ static int add_dirs(struct build *b, uint32_t tensor)
         err = found == INDEX_NONE ? new_dir(b, dir, name, &found) : 0;
         if (err == 0)
             err = add_prefix(b, found, w.name, w.to + 1, w.hash);
+        if (err == 0)
+            err = add_step(b, &w, found);
         if (err < 0)
             return err;
         dir = found;
@@ -282,6 +327,7 @@ int tree_build(const struct model *m, enum layout layout, struct tree **out)
     b.t = NULL;
 out:
     free(b.place);
+    free(b.step);
     free(b.late);
     index_free(&b.prefixes);
     buf_free(&b.text);
