@@ -312,14 +312,22 @@ static void reply_xattr(fuse_req_t req, int err, const struct buf *b, size_t siz
         fuse_reply_buf(req, b->p, b->len);
 }
 
+/* Attributes of other name spaces (ACLs, SELinux labels) there are none, on any file: ENOTSUP says that, and
+ * `ls -l` then asks once instead of twice for each file. */
+static int get_attribute(struct kind *k, uint64_t id, const char *name, struct buf *value)
+{
+    if (strncmp(name, "user.", 5) != 0)
+        return -ENOTSUP;
+    return k->ops->getxattr ? k->ops->getxattr(k, id, name, value) : -ENODATA;
+}
+
 static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
     uint64_t id;
     struct kind *k = kind_of(fs_of(req), ino, &id);
     struct buf value = {0};
     stats_count(&stats.getxattrs, 1);
-    int err = k->ops->getxattr ? k->ops->getxattr(k, id, name, &value) : -ENODATA;
-    reply_xattr(req, err, &value, size);
+    reply_xattr(req, get_attribute(k, id, name, &value), &value, size);
     buf_free(&value);
 }
 
