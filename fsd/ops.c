@@ -78,14 +78,18 @@ static int get_entry(const struct fs *fs, struct kind *k, uint64_t id, struct fu
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
     struct fs *fs = userdata;
-    const unsigned wanted = FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
-                            FUSE_CAP_ASYNC_READ | FUSE_CAP_CACHE_SYMLINKS
+    const unsigned wanted = FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_ASYNC_READ |
+                            FUSE_CAP_CACHE_SYMLINKS
 #ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP
                             | FUSE_CAP_DIRECT_IO_ALLOW_MMAP
 #endif
         ;
     conn->want |= conn->capable & wanted;
-    conn->want &= ~(unsigned)FUSE_CAP_AUTO_INVAL_DATA; /* the model's files never change */
+    conn->want &= ~(unsigned)(FUSE_CAP_AUTO_INVAL_DATA      /* the model's files never change */
+                              | FUSE_CAP_READDIRPLUS_AUTO); /* large directories would need look-ups */
+    fs->no_opendir = conn->capable & FUSE_CAP_NO_OPENDIR_SUPPORT;
+    for (size_t i = 0; i < fs->n_kinds; i++)
+        fs->no_opendir &= fs->kind[i]->ops->same_names;
     conn->max_background = 64;
     conn->congestion_threshold = 48;
     if (fs->ready)
@@ -139,12 +143,18 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         fuse_reply_attr(req, &st, timeout(k));
 }
 
+/* After one ENOSYS the kernel opens directories by itself, and keeps the listing of every one: only where no
+ * kind has names that come and go. */
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    const struct fs *fs = fs_of(req);
     uint64_t id;
-    struct kind *k = kind_of(fs_of(req), ino, &id);
-    fi->cache_readdir = fi->keep_cache = k->ops->forever;
-    fuse_reply_open(req, fi);
+    const struct kind *k = kind_of(fs, ino, &id);
+    fi->cache_readdir = fi->keep_cache = k->ops->same_names;
+    if (fs->no_opendir)
+        reply_err(req, -ENOSYS);
+    else
+        fuse_reply_open(req, fi);
 }
 
 /* A listing on its way into one reply. */
