@@ -32,7 +32,7 @@ struct build {
     size_t n_steps, room_steps;
     uint32_t *late; /* tensors whose path is taken */
     size_t n_late;
-    struct index prefixes; /* prefixes by directory and hash */
+    struct index prefixes; /* by hash; but for the first of each directory */
     struct buf text;
 };
 
@@ -114,20 +114,30 @@ static bool same_prefix(const void *ctx, uint32_t number, const void *text, size
     return p->len == len && memcmp(p->text, text, len) == 0;
 }
 
-static int add_prefix(struct build *b, uint32_t dir, const char *name, size_t len, uint64_t hash)
+/* A directory's first prefix stays in front of its list and out of the index: most have no other. */
+static int add_prefix(struct build *b, uint32_t dir, const struct name_walk *w)
 {
     struct tree *t = b->t;
+    size_t len = w->to + 1;
+    uint32_t first = t->dir[dir].prefix;
     /* One spelling leads to one directory only, so the directory need not be part of the key. */
-    if (index_find(&b->prefixes, hash, same_prefix, t, name, len) != INDEX_NONE)
+    if (first != INDEX_NONE &&
+        (same_prefix(t, first, w->name, len) ||
+         index_find(&b->prefixes, w->hash, same_prefix, t, w->name, len) != INDEX_NONE))
         return 0;
     struct tree_prefix *p = grown(t->prefix, t->n_prefixes, &t->room_prefixes, sizeof *p);
     if (!p)
         return -ENOMEM;
     t->prefix = p;
-    p[t->n_prefixes] =
-        (struct tree_prefix){.hash = hash, .text = name, .len = (uint32_t)len, .next = t->dir[dir].prefix};
-    t->dir[dir].prefix = (uint32_t)t->n_prefixes;
-    return index_add(&b->prefixes, hash, (uint32_t)t->n_prefixes++);
+    uint32_t n = (uint32_t)t->n_prefixes++;
+    p[n] = (struct tree_prefix){.hash = w->hash, .text = w->name, .len = (uint32_t)len, .next = INDEX_NONE};
+    if (first == INDEX_NONE) {
+        t->dir[dir].prefix = n;
+        return 0;
+    }
+    p[n].next = p[first].next;
+    p[first].next = n;
+    return index_add(&b->prefixes, w->hash, n);
 }
 
 static int add_step(struct build *b, const struct name_walk *w, uint32_t dir)
@@ -172,15 +182,17 @@ static int add_dirs(struct build *b, uint32_t tensor)
     struct name_walk w = {.name = have->name, .len = have->name_len, .layout = t->layout};
     uint32_t dir = resume(b, &w, tensor);
     struct json_text name;
+    bool made = false; /* this directory, just now: nothing is in it */
     int err;
     while (name_next(&w, is_tensor, t->model)) {
         err = write_component(b, w.name + w.from, w.to - w.from, dir == TREE_ROOT, &name);
         if (err < 0)
             return err;
-        uint32_t found = tree_find(t, dir, name.s, name.len);
-        err = found == INDEX_NONE ? new_dir(b, dir, name, &found) : 0;
+        uint32_t found = made ? INDEX_NONE : tree_find(t, dir, name.s, name.len);
+        made = found == INDEX_NONE;
+        err = made ? new_dir(b, dir, name, &found) : 0;
         if (err == 0)
-            err = add_prefix(b, found, w.name, w.to + 1, w.hash);
+            err = add_prefix(b, found, &w);
         if (err == 0)
             err = add_step(b, &w, found);
         if (err < 0)
