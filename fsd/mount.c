@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +141,7 @@ static int build(struct mount *m)
         err = add_kind(fs, info_kind_new(m->tree, exports));
     if (err)
         return err;
+    (void)malloc_trim(0); /* what reading the header needed */
     fs->direct_io = m->o.direct_io;
     fs->max_read =
         m->o.max_read == UNSET ? 0 : (unsigned)(m->o.max_read < MAX_READ ? m->o.max_read : MAX_READ);
