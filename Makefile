@@ -29,7 +29,8 @@ CFLAGS ?= -O2 -g
 ALL_CFLAGS = $(CSTD) $(WARN) $(HARDEN) -fPIC -DVERSION='"$(VERSION)"' -Ilib -Ifsd $(CFLAGS)
 ALL_LDFLAGS = $(HARDEN) -Wl,-z,relro,-z,now $(LDFLAGS)
 
-FUSE_CFLAGS = $(shell $(PKG_CONFIG) --cflags fuse3)
+# As a system header: that of libfuse 3.17 is not pedantic.
+FUSE_CFLAGS = $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags fuse3))
 FUSE_LIBS = $(shell $(PKG_CONFIG) --libs fuse3)
 CJSON_LIBS = $(shell $(PKG_CONFIG) --libs libcjson)
 LIBS = -lpthread -lm

@@ -64,7 +64,7 @@ mount -t tmpfs -o mode=755 tests "$d"   # device nodes work in it, and it goes w
 mknod "$d/fuse" c 10 229; chmod 666 "$d/fuse"; mount --bind "$d/fuse" /dev/fuse
 : >"$d/fuse.conf"; [ ! -e /etc/fuse.conf ] || mount --bind "$d/fuse.conf" /etc/fuse.conf
 mkdir "$d/bin" "$d/tmp"; chmod 1777 "$d/tmp"
-cp "$bin"/*.safetensors "$d/bin/"; cp -r "$tests" "$d/tests"; chmod -R a+rX "$d"
+find "$bin" -maxdepth 1 -type f -exec cp {} "$d/bin/" \;; cp -r "$tests" "$d/tests"; chmod -R a+rX "$d"
 export STBIN="$d/bin" HOME="$d/tmp" TMPDIR="$d/tmp"
 cd "$d"
 exec setpriv --reuid nobody --regid nogroup --clear-groups --inh-caps=-all /usr/bin/python3 -B "$d/tests/mount/run.py" "$@"

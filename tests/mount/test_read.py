@@ -160,12 +160,12 @@ class Read(MountTest):
         server = keeper_and_server(mnt)[1]
 
         def often():
-            for _ in range(50000):
+            for _ in range(20000):
                 os.close(os.open(mnt + "/w", os.O_RDONLY))
         often()
         before = private_memory(server)
         often()
-        self.assertLess(private_memory(server) - before, 2 << 20)   # 43 bytes each
+        self.assertLess(private_memory(server) - before, 2 << 20)   # 105 bytes each
 
     def test_direct_io(self):
         data = pattern(9, 1000003)
