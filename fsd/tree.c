@@ -337,8 +337,10 @@ static int add_files(struct build *b)
     struct tree *t = b->t;
     size_t n = t->model->n_tensors;
     int err = 0;
+    if (t->n_dirs + n > UINT32_MAX / 4)
+        return -ENOMEM;
     struct tree_entry *e = realloc(t->entry, (t->n_dirs + n) * sizeof *e);
-    if (!e || t->n_dirs + n > UINT32_MAX / 4)
+    if (!e)
         return -ENOMEM;
     t->entry = e;
     b->late = malloc((n ? n : 1) * sizeof *b->late);

@@ -94,8 +94,8 @@ int tsv_fill(const void *ctx, uint64_t off, void *buf, size_t len)
             high = mid;
     }
     for (; len && err == 0; b++) {
-        err = block(v->tree, b, &text);
-        if (err < 0)
+        err = b < v->n_blocks ? block(v->tree, b, &text) : -EIO;
+        if (err < 0 || text.len == 0)
             break;
         size_t skip = (size_t)(off - v->start[b]);
         size_t n = text.len - skip < len ? text.len - skip : len;

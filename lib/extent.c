@@ -24,13 +24,17 @@ static struct extent *append(struct extents *x, uint64_t len)
     return e;
 }
 
+static bool ends_at(const struct extent *e, const struct source *s, uint64_t off)
+{
+    return e->kind == EXTENT_SOURCE && e->source == s && e->off + e->len == off;
+}
+
 int extents_add_source(struct extents *x, struct source *s, uint64_t off, uint64_t len)
 {
-    struct extent *last = x->n ? &x->v[x->n - 1] : NULL;
     if (len == 0)
         return 0;
-    if (last && last->kind == EXTENT_SOURCE && last->source == s && last->off + last->len == off) {
-        last->len += len;
+    if (x->n && ends_at(&x->v[x->n - 1], s, off)) {
+        x->v[x->n - 1].len += len;
         x->size += len;
         return 0;
     }
