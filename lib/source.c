@@ -43,7 +43,8 @@ static void map(struct source *s)
     if (s->size == 0 || s->size > SIZE_MAX)
         return;
     /* Private: some file systems refuse shared mappings. NORESERVE: the size may exceed memory. */
-    void *p = mmap(NULL, (size_t)s->size, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, s->fd, 0);
+    int how = s->own ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
+    void *p = mmap(NULL, (size_t)s->size, PROT_READ, how, s->fd, 0);
     if (p == MAP_FAILED)
         return;
     s->map = p;
@@ -107,6 +108,26 @@ out:
     return err;
 }
 
+struct source *source_of_own(int fd, uint64_t size)
+{
+    struct source *s = calloc(1, sizeof *s);
+    if (!s) {
+        close(fd);
+        return NULL;
+    }
+    s->refs = 1;
+    s->own = true;
+    s->fd = fd;
+    s->size = size;
+    s->name = strdup("");
+    if (!s->name) {
+        source_free(s);
+        return NULL;
+    }
+    map(s);
+    return s;
+}
+
 struct source *source_ref(struct source *s)
 {
     atomic_fetch_add(&s->refs, 1);
@@ -140,7 +161,7 @@ int source_read(const struct source *s, uint64_t off, void *buf, size_t len)
 int source_check(struct source *s)
 {
     struct stat now;
-    if (s->fd < 0)
+    if (s->fd < 0 || s->own)
         return 0;
     if (s->changed)
         return -EIO;

@@ -17,6 +17,7 @@
 struct source {
     atomic_int refs;
     atomic_bool changed;      /* once true, for good */
+    bool own;                 /* a file of ours that grows: nobody else can change it */
     int fd;                   /* -1 when the content is in memory */
     const unsigned char *map; /* NULL: mapping failed or size is 0, use source_read */
     uint64_t size;
@@ -29,6 +30,10 @@ enum source_how { SOURCE_MAP, SOURCE_COPY };
 /* Opens a regular file; symlinks are followed. SOURCE_MAP maps it or, where that fails, leaves reads to
  * source_read; SOURCE_COPY reads it into memory. */
 int source_open(const char *path, enum source_how how, struct source **out, struct report *r);
+
+/* A file of our own of `size` bytes, mapped; takes fd, also when it fails. NULL: no memory. */
+struct source *source_of_own(int fd, uint64_t size);
+
 struct source *source_ref(struct source *s);
 void source_free(struct source *s); /* drops a reference */
 
