@@ -220,10 +220,10 @@ int torch_make_getattr(struct torch *t, const struct global *f, struct value *ar
     static const char *const formats[] = {"channels_last", "channels_last_3d", "contiguous_format",
                                           "preserve_format"};
     (void)f;
-    if (args->n < 2 || args->item[0]->kind != VALUE_GLOBAL || args->item[1]->kind != VALUE_TEXT)
-        return torch_refuse(t, "getattr of something that was computed");
+    if (args->n < 2 || args->item[1]->kind != VALUE_TEXT)
+        return torch_refuse(t, "getattr of what is no name");
     const struct value *name = args->item[1];
-    const char *full = args->item[0]->global->full;
+    const char *full = args->item[0]->kind == VALUE_GLOBAL ? args->item[0]->global->full : "object";
     struct buf b = {0};
     buf_str(&b, full);
     buf_char(&b, '.');
