@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "stats.h"
+#include "unpack.h"
 
 static const double FOREVER = 1e8, NEVER = 0; /* seconds */
 
@@ -258,6 +259,11 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         free_content(c);
 }
 
+static bool interrupted(void *ctx)
+{
+    return fuse_req_interrupted((fuse_req_t)ctx) != 0;
+}
+
 /* The read path: everything that can be read comes through here. The kernel copies straight from the mapping.
  * Should the source shrink just then, the kernel itself ends the request with EIO, and nothing is left to
  * reply to. */
@@ -268,7 +274,9 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, stru
     int n = MOST_VECTORS;
     void *scratch;
     (void)ino;
+    unpack_interrupt(interrupted, req);
     ssize_t got = extents_iov(&c->x, (uint64_t)off, size, iov, &n, &scratch);
+    unpack_interrupt(NULL, NULL);
     stats_count(&stats.reads, 1);
     if (got < 0) {
         stats_count(&stats.read_errors, 1);

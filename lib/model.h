@@ -61,6 +61,12 @@ static inline bool tensor_in_place(const struct tensor *t)
     return t->view == NULL;
 }
 
+/* Has it a shape but no bytes anywhere (a "meta" tensor)? Reading it is an error. */
+static inline bool tensor_is_empty(const struct tensor *t)
+{
+    return t->view && view_is_empty(t->view);
+}
+
 /* Appends the tensor's bytes, as they are served, to x. -ENOMEM. */
 int model_extents(const struct model *m, const struct tensor *t, struct extents *x);
 

@@ -269,7 +269,7 @@ int view_fill(const void *ctx, uint64_t off, void *buf, size_t len)
     const struct view *v = ctx;
     unsigned char *p = buf;
     int err = v->source ? source_check(v->source) : 0;
-    if (!v->source && !v->packed && !v->memory)
+    if (view_is_empty(v))
         return -EIO;
     while (len && err == 0) {
         size_t inside = (size_t)(off % v->item), n = v->item - inside;
@@ -292,12 +292,27 @@ static bool in_order(const struct view *v)
     return v->rank == 1 && v->stride[0] == 1;
 }
 
+int view_unpack(const struct view *v, struct source **s, uint64_t *at)
+{
+    *s = NULL;
+    if (!v->packed || !in_order(v) || v->swap)
+        return 0;
+    int err = unpacked_need(v->packed);
+    if (err < 0)
+        return err;
+    *s = unpacked_source(v->packed, at);
+    *at += v->start;
+    return 0;
+}
+
 int view_extents(const struct view *v, struct extents *x)
 {
     uint64_t at;
     struct source *s = v->packed && in_order(v) && !v->swap ? unpacked_source(v->packed, &at) : NULL;
     if (s)
         return extents_add_source(x, s, at + v->start, v->nbytes);
+    if (v->memory && in_order(v) && !v->swap)
+        return extents_add_borrowed(x, v->memory + v->start, v->nbytes);
     return extents_add_computed(x, view_fill, v, v->nbytes);
 }
 

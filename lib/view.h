@@ -39,6 +39,15 @@ int view_fill(const void *ctx, uint64_t off, void *buf, size_t len);
 /* Appends the bytes to x, from where they lie if they do by now. */
 int view_extents(const struct view *v, struct extents *x);
 
+/* Where unpacking is all that is to be done: does it, and says where the bytes lie then. *s NULL: it is not.
+ */
+int view_unpack(const struct view *v, struct source **s, uint64_t *at);
+
+static inline bool view_is_empty(const struct view *v)
+{
+    return !v->source && !v->packed && !v->memory;
+}
+
 /* What is done to them, for user.safetensors.transform: "gather,byteswap"; "" for nothing. Static memory. */
 const char *view_transform(const struct view *v);
 
