@@ -97,7 +97,7 @@ int pickle_unmark(struct pickle *p, struct value ***item, uint32_t *n)
 {
     if (p->n_mark == 0)
         return pickle_refuse(p, "an opcode needs a mark, there is none");
-    *item = p->stack + p->base;
+    *item = p->stack ? p->stack + p->base : NULL;
     *n = (uint32_t)(p->n_stack - p->base);
     p->n_stack = p->base;
     p->base = p->mark[--p->n_mark];

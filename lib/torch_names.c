@@ -270,9 +270,9 @@ const struct pickle_hooks torch_hooks = {
 void torch_init(struct torch *t, struct model *m, struct report *r, enum torch_form form,
                 uint64_t pickle_bytes)
 {
-    uint64_t most = 64ULL << 20;
+    uint64_t most = 16ULL << 20;
     most += pickle_bytes > UINT64_MAX / 128 ? UINT64_MAX / 2 : pickle_bytes * 64;
-    *t = (struct torch){.m = m, .r = r, .form = form};
+    *t = (struct torch){.m = m, .r = r, .form = form, .pickle_bytes = pickle_bytes};
     t->values.most = t->values.hash_left = most;
     t->pickle = (struct pickle){.values = &t->values, .r = r, .hooks = &torch_hooks, .ctx = t};
 }

@@ -376,11 +376,21 @@ static int visit(struct walk *w, struct value *v)
     }
 }
 
+/* Shared containers expand, by little in any real file. Where the pickle is compressed, opcodes are cheap,
+ * too.
+ */
+static uint64_t most_visits(const struct torch *t)
+{
+    uint64_t ops = t->pickle.opcodes,
+             by_size = t->pickle_bytes < UINT64_MAX / 256 ? t->pickle_bytes * 256 : UINT64_MAX;
+    uint64_t visits = ops * 16 < VISITS ? ops * 16 : VISITS + ops;
+    return (visits < by_size ? visits : by_size) + 1024;
+}
+
 int torch_walk(struct torch *t, struct value *root)
 {
     struct walk w = {.t = t};
-    uint64_t ops = t->pickle.opcodes;
-    w.visits_left = ops * 16 + 1024 < VISITS ? ops * 16 + 1024 : VISITS + ops;
+    w.visits_left = most_visits(t);
     w.names_left = t->values.most > NAMES_MAX ? NAMES_MAX : t->values.most;
     w.frame = malloc(DEPTH * sizeof *w.frame);
     leaves_begin(&t->m->leaves);
