@@ -92,7 +92,8 @@ struct torch {
     struct storage **storage; /* all, found by key */
     size_t n_storages, room_storages;
     struct index by_key;
-    void *container;                                                     /* of the container's reader */
+    uint64_t pickle_bytes; /* that the pickles take in the file */
+    void *container;       /* of the container's reader */
     struct value *(*by_id)(struct torch *t, const char *id, size_t len); /* tar: what a persistent id means */
     struct unpacker *unpacker; /* NULL: nothing is compressed. The model takes it */
 };
