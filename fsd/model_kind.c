@@ -142,6 +142,8 @@ static int name_value(const struct tree *t, const struct tensor *x, struct buf *
 static int source_value(const struct tree *t, const struct tensor *x, struct buf *out)
 {
     (void)t;
+    if (!tensor_in_place(x))
+        return -ENODATA;
     buf_str(out, x->source->name);
     return 0;
 }
@@ -149,8 +151,18 @@ static int source_value(const struct tree *t, const struct tensor *x, struct buf
 static int offset_value(const struct tree *t, const struct tensor *x, struct buf *out)
 {
     (void)t;
+    if (!tensor_in_place(x))
+        return -ENODATA;
     buf_printf(out, "%" PRIu64, x->offset);
     return 0;
+}
+
+static int transform_value(const struct tree *t, const struct tensor *x, struct buf *out)
+{
+    const char *how = x->view ? view_transform(x->view) : "";
+    (void)t;
+    buf_str(out, how);
+    return *how ? 0 : -ENODATA;
 }
 
 static const struct attribute tensor_attributes[] = {
@@ -159,6 +171,7 @@ static const struct attribute tensor_attributes[] = {
     {"user.safetensors.name", name_value},
     {"user.safetensors.source", source_value},
     {"user.safetensors.offset", offset_value},
+    {"user.safetensors.transform", transform_value},
 };
 
 enum { N_ATTRIBUTES = sizeof tensor_attributes / sizeof tensor_attributes[0] };

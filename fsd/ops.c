@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "stats.h"
+#include "unpack.h"
 
 static const double FOREVER = 1e8, NEVER = 0; /* seconds */
 
@@ -308,6 +309,11 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         ops_free_content((struct content *)(uintptr_t)fi->fh);
 }
 
+static bool interrupted(void *ctx)
+{
+    return fuse_req_interrupted((fuse_req_t)ctx) != 0;
+}
+
 /* The read path: everything that can be read comes through here. The kernel copies straight from the mapping.
  * Should the source shrink just then, the kernel itself ends the request with EIO, and nothing is left to
  * reply to. */
@@ -320,8 +326,10 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, stru
     uint64_t id;
     struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
     ssize_t got = c->live ? k->ops->open(k, id, &now) : 0;
+    unpack_interrupt(interrupted, req);
     if (got == 0)
         got = extents_iov(c->live ? &now.x : &c->x, (uint64_t)off, size, iov, &n, &scratch);
+    unpack_interrupt(NULL, NULL);
     stats_count(&stats.reads, 1);
     if (got < 0) {
         stats_count(&stats.read_errors, 1);

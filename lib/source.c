@@ -44,7 +44,8 @@ static void map(struct source *s)
     if (s->size == 0 || s->size > SIZE_MAX)
         return;
     /* Private: some file systems refuse shared mappings. NORESERVE: the size may exceed memory. */
-    void *p = mmap(NULL, (size_t)s->size, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, s->fd, 0);
+    int how = s->own ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
+    void *p = mmap(NULL, (size_t)s->size, PROT_READ, how, s->fd, 0);
     if (p == MAP_FAILED)
         return;
     s->map = p;
@@ -109,11 +110,11 @@ out:
     return err;
 }
 
-struct source *source_own(int fd)
+struct source *source_own(int fd, uint64_t size)
 {
     struct source *s = calloc(1, sizeof *s);
     if (s)
-        s->name = strdup("staged");
+        s->name = strdup("");
     if (!s || !s->name) {
         free(s);
         close(fd);
@@ -122,7 +123,9 @@ struct source *source_own(int fd)
     s->refs = 1;
     s->fd = fd;
     s->own = true;
-    s->size = UINT64_MAX;
+    s->size = size;
+    if (size != SOURCE_GROWS)
+        map(s);
     return s;
 }
 
@@ -153,7 +156,7 @@ struct source *source_lost(const char *path)
     s->refs = 1;
     s->fd = -1;
     s->changed = true;
-    s->size = UINT64_MAX;
+    s->size = SOURCE_GROWS;
     s->name = strdup(base_name(path));
     s->path = strdup(path);
     if (s->name && s->path)

@@ -23,7 +23,7 @@ struct source {
     struct stat st; /* as it was when opened */
     char *name;     /* base name of the path it was opened by */
     char *path;     /* absolute, resolved; NULL: none that it could be found by again */
-    bool own;       /* a file of ours that may still grow: not watched, any range may be asked for */
+    bool own;       /* a file of ours: nobody else changes it, so it is not watched */
     void *owner;    /* whoever made an own one may keep a pointer here */
 };
 
@@ -32,8 +32,11 @@ enum source_how { SOURCE_MAP, SOURCE_COPY };
 /* Opens a regular file; symlinks are followed. SOURCE_MAP maps it or, where that fails, leaves reads to
  * source_read; SOURCE_COPY reads it into memory. */
 int source_open(const char *path, enum source_how how, struct source **out, struct report *r);
-/* A source over a file of our own, open for reading; fd is taken over. NULL: no memory, and fd is closed. */
-struct source *source_own(int fd);
+
+/* A source over a file of our own, open for reading; fd is taken over, also when it fails. Of `size` bytes,
+ * and mapped; or SOURCE_GROWS: any range may be asked for. NULL: no memory. */
+#define SOURCE_GROWS UINT64_MAX
+struct source *source_own(int fd, uint64_t size);
 
 /* An empty source of that name, owned by the calling user. NULL: no memory. */
 struct source *source_empty(const char *name);
