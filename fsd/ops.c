@@ -102,13 +102,12 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
     conn->want |= conn->capable & wanted;
     conn->want &= ~(unsigned)(FUSE_CAP_AUTO_INVAL_DATA      /* the model's files never change */
                               | FUSE_CAP_READDIRPLUS_AUTO); /* large directories would need look-ups */
+    conn->max_read = fs->max_read; /* libfuse insists that both places say the same */
     fs->no_opendir = conn->capable & FUSE_CAP_NO_OPENDIR_SUPPORT;
     for (size_t i = 0; i < fs->n_kinds; i++)
         fs->no_opendir &= fs->kind[i]->ops->same_names;
     conn->max_background = 64;
     conn->congestion_threshold = 48;
-    if (fs->ready)
-        fs->ready(fs->ctx);
 }
 
 /* ENOENT for the model's tree is kept by the kernel as well: an answer with number 0 and a time to live. */
