@@ -336,11 +336,11 @@ static void reply_xattr(fuse_req_t req, int err, const struct buf *b, size_t siz
         fuse_reply_buf(req, b->p, b->len);
 }
 
-/* Attributes of other name spaces (ACLs, SELinux labels) there are none, on any file: ENOTSUP says that, and
- * `ls -l` then asks once instead of twice for each file. */
+/* What the system itself asks for (ACLs, SELinux labels) no file has: ENOTSUP says that, and `ls -l` then
+ * asks once instead of twice for each file. */
 static int get_attribute(struct kind *k, uint64_t id, const char *name, struct buf *value)
 {
-    if (strncmp(name, "user.", 5) != 0)
+    if (strncmp(name, "security.", 9) == 0 || strncmp(name, "system.", 7) == 0)
         return -ENOTSUP;
     return k->ops->getxattr ? k->ops->getxattr(k, id, name, value) : -ENODATA;
 }
