@@ -18,6 +18,7 @@
 #include "ops_i.h"
 
 #include <errno.h>
+#include <linux/fuse.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +41,20 @@ struct kind *ops_kind_of(const struct fs *fs, fuse_ino_t ino, uint64_t *id)
 {
     *id = (ino - FUSE_ROOT_ID) / 8;
     return fs->kind[(ino - FUSE_ROOT_ID) % 8]; /* the kernel asks only for numbers it was given */
+}
+
+bool ops_quick(const struct fuse_in_header *h)
+{
+    switch (h->opcode) {
+    case FUSE_FORGET:
+    case FUSE_BATCH_FORGET: return true;
+    case FUSE_LOOKUP:
+    case FUSE_GETATTR:
+    case FUSE_GETXATTR:
+    case FUSE_READDIR:
+    case FUSE_READDIRPLUS: return (h->nodeid - FUSE_ROOT_ID) % 8 == 0; /* the model's tree is all in memory */
+    default: return false;
+    }
 }
 
 double ops_timeout(const struct kind *k)
@@ -379,11 +394,11 @@ static void reply_xattr(fuse_req_t req, int err, const struct buf *b, size_t siz
         fuse_reply_buf(req, b->p, b->len);
 }
 
-/* Attributes of other name spaces (ACLs, SELinux labels) there are none, on any file: ENOTSUP says that, and
- * `ls -l` then asks once instead of twice for each file. */
+/* What the system itself asks for (ACLs, SELinux labels) no file has: ENOTSUP says that, and `ls -l` then
+ * asks once instead of twice for each file. */
 static int get_attribute(struct kind *k, uint64_t id, const char *name, struct buf *value)
 {
-    if (strncmp(name, "user.", 5) != 0)
+    if (strncmp(name, "security.", 9) == 0 || strncmp(name, "system.", 7) == 0)
         return -ENOTSUP;
     return k->ops->getxattr ? k->ops->getxattr(k, id, name, value) : -ENODATA;
 }
