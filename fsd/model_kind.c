@@ -142,6 +142,8 @@ static int name_value(const struct tree *t, const struct tensor *x, struct buf *
 static int source_value(const struct tree *t, const struct tensor *x, struct buf *out)
 {
     (void)t;
+    if (!tensor_in_place(x))
+        return -ENODATA;
     buf_str(out, x->source->name);
     return 0;
 }
@@ -149,8 +151,18 @@ static int source_value(const struct tree *t, const struct tensor *x, struct buf
 static int offset_value(const struct tree *t, const struct tensor *x, struct buf *out)
 {
     (void)t;
+    if (!tensor_in_place(x))
+        return -ENODATA;
     buf_printf(out, "%" PRIu64, x->offset);
     return 0;
+}
+
+static int transform_value(const struct tree *t, const struct tensor *x, struct buf *out)
+{
+    const char *how = x->view ? view_transform(x->view) : "";
+    (void)t;
+    buf_str(out, how);
+    return *how ? 0 : -ENODATA;
 }
 
 static const struct attribute tensor_attributes[] = {
@@ -159,6 +171,7 @@ static const struct attribute tensor_attributes[] = {
     {"user.safetensors.name", name_value},
     {"user.safetensors.source", source_value},
     {"user.safetensors.offset", offset_value},
+    {"user.safetensors.transform", transform_value},
 };
 
 enum { N_ATTRIBUTES = sizeof tensor_attributes / sizeof tensor_attributes[0] };
@@ -235,6 +248,20 @@ static int list_attributes(struct kind *k, uint64_t id, struct buf *names)
     return 0;
 }
 
+static int tensor(struct kind *k, uint64_t id, struct node_tensor *out)
+{
+    const struct tree *t = tree_of(k);
+    if (is_npy(id) || tree_is_dir(t, entry_of(id)))
+        return -ENOENT;
+    const struct tensor *x = tree_tensor(t, entry_of(id));
+    *out = (struct node_tensor){NULL, x->nbytes, x->rank, x->dtype};
+    out->shape = malloc((x->rank + 1) * sizeof *out->shape);
+    if (!out->shape)
+        return -ENOMEM;
+    memcpy(out->shape, x->shape, x->rank * sizeof *out->shape);
+    return 0;
+}
+
 static void destroy(struct kind *k)
 {
     free(k);
@@ -249,6 +276,7 @@ static const struct kind_ops ops = {
     .getxattr = get_attribute,
     .listxattr = list_attributes,
     .open = open_content,
+    .tensor = tensor,
     .free = destroy,
 };
 

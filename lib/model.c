@@ -15,6 +15,17 @@ struct model *model_new(struct source *s)
     return m;
 }
 
+int model_none(struct model **out)
+{
+    struct source *s = source_empty("none");
+    *out = s ? model_new(s) : NULL;
+    source_free(s);
+    if (!*out)
+        return -ENOMEM;
+    (*out)->format = "none";
+    return 0;
+}
+
 void model_free(struct model *m)
 {
     if (!m)
@@ -23,6 +34,8 @@ void model_free(struct model *m)
     free(m->tensors);
     free(m->metadata);
     index_free(&m->by_name);
+    buf_free(&m->leaves);
+    unpacker_free(m->unpacker);
     arena_free(&m->arena);
     free(m);
 }
@@ -85,5 +98,7 @@ int model_index(struct model *m, uint32_t number)
 int model_extents(const struct model *m, const struct tensor *t, struct extents *x)
 {
     (void)m;
+    if (t->view)
+        return view_extents(t->view, x);
     return extents_add_source(x, t->source, t->offset, t->nbytes);
 }

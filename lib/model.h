@@ -5,16 +5,20 @@
 #define MODEL_H
 
 #include "arena.h"
+#include "buf.h"
 #include "extent.h"
 #include "index.h"
 #include "json.h"
 #include "source.h"
+#include "unpack.h"
+#include "view.h"
 
 struct tensor {
     const char *name; /* UTF-8, NUL-terminated, may hold NULs */
     const uint64_t *shape;
+    const struct view *view; /* NULL: the bytes lie in the source as they are served */
     struct source *source;   /* one of the model's */
-    uint64_t offset, nbytes; /* in the source */
+    uint64_t offset, nbytes; /* in the source, where there is no view */
     uint32_t name_len, rank;
     uint8_t dtype; /* tm_dtype */
 };
@@ -24,7 +28,7 @@ struct metadata {
 };
 
 struct model {
-    const char *format; /* "safetensors" */
+    const char *format; /* "safetensors", "pytorch-zip", ... */
     struct source *source;
     struct tensor *tensors; /* in the order in which the file lists them */
     size_t n_tensors, room_tensors;
@@ -32,11 +36,16 @@ struct model {
     size_t n_metadata, room_metadata;
     struct index by_name;
     struct arena arena;              /* names, shapes, metadata */
+    struct buf leaves;               /* JSON: what the file holds that is no tensor; see leaves.h */
+    struct unpacker *unpacker;       /* NULL: nothing in it is compressed */
     uint64_t header_off, header_len; /* the header text as stored; length 0 if the format has none */
 };
 
 /* Opens a model file of any known kind, told by its content. */
 int model_open(const char *path, enum source_how how, struct model **out, struct report *r);
+
+/* A model without tensors, from nowhere. -ENOMEM. */
+int model_none(struct model **out);
 void model_free(struct model *m);
 
 /* For readers. All -ENOMEM; model_add_tensor gives the new tensor, zeroed, in *out, which is valid until the
@@ -48,6 +57,18 @@ int model_add_metadata(struct model *m, struct json_text key, struct json_text v
 
 /* Number of the tensor of that name, INDEX_NONE if there is none; `hash` is hash_bytes(0, name, len). */
 uint32_t model_find(const struct model *m, uint64_t hash, const char *name, size_t len);
+
+/* Does it lie in the source as it is served, so that others may map it from there? */
+static inline bool tensor_in_place(const struct tensor *t)
+{
+    return t->view == NULL;
+}
+
+/* Has it a shape but no bytes anywhere (a "meta" tensor)? Reading it is an error. */
+static inline bool tensor_is_empty(const struct tensor *t)
+{
+    return t->view && view_is_empty(t->view);
+}
 
 /* Appends the tensor's bytes, as they are served, to x. -ENOMEM. */
 int model_extents(const struct model *m, const struct tensor *t, struct extents *x);

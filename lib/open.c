@@ -6,9 +6,13 @@
 #include "header.h"
 #include "model.h"
 #include "sniff.h"
+#include "torch.h"
 
 static int (*const readers[])(struct model *m, struct report *r) = {
     [CONTAINER_SAFETENSORS] = header_read,
+    [CONTAINER_TORCH_ZIP] = torch_zip_read,
+    [CONTAINER_TORCH_TAR] = torch_tar_read,
+    [CONTAINER_TORCH_LEGACY] = torch_legacy_read,
 };
 
 int model_open(const char *path, enum source_how how, struct model **out, struct report *r)

@@ -39,7 +39,7 @@ END_TEST
 START_TEST(no_dtypes)
 {
     static const char *const wrong[] = {"",     "f32",  "F32 ", " F32", "F3",
-                                        "F322", "bf16", "F128", "I4",   "C128"};
+                                        "F322", "bf16", "F128", "I4",   "C256"};
     tm_dtype d = TM_F32;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         ck_assert_int_eq(tm_dtype_from_name(wrong[i], &d), -EINVAL);
