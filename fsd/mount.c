@@ -136,6 +136,7 @@ static int add_staging(struct mount *m)
 {
     const struct staging_options o = {
         .output = m->o.output, .settle = m->o.settle, .dtype = m->o.dtype, .mounted = m->tree};
+    loop_block_signals(); /* for its thread as well */
     int status = staging_new(&o, &m->staging);
     return status ? status : add_kind(&m->fs, m->staging);
 }
