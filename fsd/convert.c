@@ -2,6 +2,7 @@
  * safetensors-convert: what .export does, where nothing can be mounted. */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,28 +28,50 @@ static const struct form *form_of(const char *path)
     size_t n = strlen(path);
     for (size_t i = 0; i < N_FORMS; i++) {
         size_t e = strlen(forms[i].ending);
-        if (n > e && strcmp(path + n - e, forms[i].ending) == 0)
+        if (n > e && path[n - e - 1] != '/' && strcmp(path + n - e, forms[i].ending) == 0)
             return &forms[i];
     }
     return NULL;
 }
 
+/* The signal that asked us to stop. The temporary file must not stay, so all ends in good order. */
+static volatile sig_atomic_t stopped;
+
+static void stop(int sig)
+{
+    stopped = sig;
+}
+
+static void catch_signals(void)
+{
+    static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction now = {.sa_handler = stop}, old;
+    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
+        if (sigaction(caught[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) /* nohup */
+            sigaction(caught[i], &now, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a limit of file size is an error like a full disk */
+}
+
 /* A bar on the terminal, drawn again ten times a second. */
-static int draw(void *ctx, uint64_t done, uint64_t total)
+static void draw(struct timespec *last, uint64_t done, uint64_t total)
 {
     static const char full[] = "########################################";
-    struct timespec *last = ctx, now;
+    struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     int64_t ms = (now.tv_sec - last->tv_sec) * 1000 + (now.tv_nsec - last->tv_nsec) / 1000000;
     if (ms < 100 && done < total)
-        return 0;
+        return;
     *last = now;
     double part = total ? (double)done / (double)total : 1;
     fprintf(stderr, "\r[%-40.*s] %3d%% of %.1f MiB", (int)(part * 40), full, (int)(part * 100),
             (double)total / 1048576);
-    if (done == total)
-        fputs("\r\033[K", stderr);
-    return 0;
+}
+
+static int progress(void *last, uint64_t done, uint64_t total)
+{
+    if (last)
+        draw(last, done, total);
+    return stopped ? -EINTR : 0;
 }
 
 static int convert(const char *from, const char *to)
@@ -63,10 +86,8 @@ static int convert(const char *from, const char *to)
         say(to, "a target ending in .safetensors expected");
         return EXIT_USAGE;
     }
-    if (isatty(2)) {
-        o.progress = draw;
-        o.ctx = &last;
-    }
+    o.progress = progress;
+    o.ctx = isatty(2) ? &last : NULL;
     const char *about = from;
     int err = model_open(from, SOURCE_MAP, &m, &r);
     if (err == 0) {
@@ -76,6 +97,8 @@ static int convert(const char *from, const char *to)
     if (err == 0) {
         about = to;
         err = save_extents(to, &x, &o, &w);
+        if (o.ctx)
+            fputs("\r\033[K", stderr); /* away with the bar */
     }
     if (err < 0)
         say(about, "%s", (about == to ? &w : &r)->first.message);
@@ -121,5 +144,11 @@ int main(int argc, char **argv)
         say(NULL, "SRC and DST expected; --help tells");
         return EXIT_USAGE;
     }
-    return convert(word[0], word[1]);
+    catch_signals();
+    int status = convert(word[0], word[1]);
+    if (stopped && status) { /* the caller shall see that it was a signal */
+        signal(stopped, SIG_DFL);
+        raise(stopped);
+    }
+    return status;
 }

@@ -255,6 +255,7 @@ static void destroy(struct kind *k)
 
 static const struct kind_ops ops = {
     .forever = true,
+    .same_names = true,
     .lookup = lookup,
     .getattr = getattr,
     .readdir = list,

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@
 #include "processes.h"
 #include "say.h"
 
-enum { READAHEAD = 2 << 20 };
+enum { READAHEAD = 2 << 20, MAX_READ = 1 << 30 };
 
 struct mount {
     struct options o;
@@ -30,13 +31,13 @@ struct mount {
     struct model *model;
     struct tree *tree;
     struct fs fs;
-    int ready_fd;
 };
 
 /* What libfuse and its helper say while mounting, to be said again in a message of ours. */
 static char last_words[256];
 
-static void fuse_says(enum fuse_log_level level, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void fuse_says(enum fuse_log_level level, const char *fmt,
+                                                            va_list ap)
 {
     static _Atomic unsigned said;
     char text[256];
@@ -140,7 +141,10 @@ static int build(struct mount *m)
         err = add_kind(fs, info_kind_new(m->tree, exports));
     if (err)
         return err;
+    (void)malloc_trim(0); /* what reading the header needed */
     fs->direct_io = m->o.direct_io;
+    fs->max_read =
+        m->o.max_read == UNSET ? 0 : (unsigned)(m->o.max_read < MAX_READ ? m->o.max_read : MAX_READ);
     fs->blocks = m->tree->blocks;
     fs->files = m->tree->n_dirs + m->model->n_tensors;
     return 0;
@@ -155,12 +159,6 @@ static void destroy(struct mount *m)
     free(m->base);
 }
 
-static void ready(void *ctx)
-{
-    struct mount *m = ctx;
-    process_ready(m->ready_fd, m->o.foreground);
-}
-
 static struct fuse_session *new_session(struct mount *m)
 {
     struct buf opts = {0};
@@ -170,6 +168,8 @@ static struct fuse_session *new_session(struct mount *m)
         buf_str(&opts, ",allow_other");
     if (m->o.debug)
         buf_str(&opts, ",debug");
+    if (m->fs.max_read)
+        buf_printf(&opts, ",max_read=%u", m->fs.max_read);
     if (m->o.fuse.len)
         buf_printf(&opts, ",%s", m->o.fuse.p);
     struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
@@ -196,7 +196,19 @@ static void read_words(int fd)
     snprintf(last_words, sizeof last_words, "%s", p);
 }
 
-/* Mounts; stderr is set aside, since the setuid helper writes there in its own words. */
+/* Mounts, to the end even when a signal comes: half a mount could not be taken back. */
+static int mount_undisturbed(struct mount *m, struct fuse_session *se)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &old);
+    int err = fuse_session_mount(se, m->mountpoint), why = errno;
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    errno = why;
+    return err;
+}
+
+/* stderr is set aside, since the setuid helper writes there in its own words. */
 static int mount_session(struct mount *m, struct fuse_session *se)
 {
     int words = memfd_create("stderr", MFD_CLOEXEC), kept = dup(2);
@@ -204,7 +216,7 @@ static int mount_session(struct mount *m, struct fuse_session *se)
     last_words[0] = 0;
     if (words >= 0)
         dup2(words, 2);
-    int err = fuse_session_mount(se, m->mountpoint);
+    int err = mount_undisturbed(m, se);
     int why = errno;
     if (kept >= 0)
         dup2(kept, 2);
@@ -222,6 +234,20 @@ static int mount_session(struct mount *m, struct fuse_session *se)
     else
         say(m->mountpoint, "cannot be mounted: %s", last_words[0] ? last_words : strerror(why));
     return why == EPERM || why == EACCES || strstr(last_words, "not permitted") ? EXIT_USAGE : EXIT_MOUNT;
+}
+
+/* The kernel's first request, INIT. Only once it is answered is the mount as we want it: that answer sets,
+ * for one, the read-ahead, which the keeper then changes. */
+static void answer_first(struct fuse_session *se)
+{
+    struct fuse_buf b = {0};
+    int n;
+    do
+        n = fuse_session_receive_buf(se, &b);
+    while (n == -EINTR && !fuse_session_exited(se));
+    if (n > 0)
+        fuse_session_process_buf(se, &b);
+    free(b.mem);
 }
 
 static int loop(struct mount *m, struct fuse_session *se)
@@ -244,9 +270,6 @@ static int loop(struct mount *m, struct fuse_session *se)
 static int serve(void *ctx, int ready_fd)
 {
     struct mount *m = ctx;
-    m->ready_fd = ready_fd;
-    m->fs.ready = ready;
-    m->fs.ctx = m;
     int status = build(m);
     if (status)
         goto out;
@@ -262,6 +285,9 @@ static int serve(void *ctx, int ready_fd)
     if (status == 0) {
         if (!m->o.foreground && chdir("/") < 0)
             say("/", "%s", strerror(errno));
+        answer_first(se);
+        if (!fuse_session_exited(se))
+            process_ready(ready_fd, m->o.foreground);
         status = loop(m, se);
     }
     fuse_remove_signal_handlers(se);
@@ -283,7 +309,8 @@ static void mounted(void *ctx)
 static void stopped(void *ctx)
 {
     const struct mount *m = ctx;
-    mountpoint_detach(m->mountpoint, m->device);
+    /* No device: it was stopped before the mount answered. */
+    mountpoint_detach(m->mountpoint, m->device ? m->device : mountpoint_device(m->mountpoint));
 }
 
 /* Without mounting: everything else. */

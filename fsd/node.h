@@ -28,6 +28,7 @@ struct kind {
 struct kind_ops {
     const char *name; /* under which its top directory, node 0, is found in the root; NULL: it is the root */
     bool forever;     /* nothing in it ever changes: the kernel may keep all it learns */
+    bool same_names;  /* no name in it comes or goes, though what is behind it may change */
 
     int (*lookup)(struct kind *k, uint64_t dir, const char *name, uint64_t *id);
     /* st comes with owner, times and permission bits for a file; the kind sets the type bits in st_mode,

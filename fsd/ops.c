@@ -79,18 +79,21 @@ static int get_entry(const struct fs *fs, struct kind *k, uint64_t id, struct fu
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
     struct fs *fs = userdata;
-    const unsigned wanted = FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
-                            FUSE_CAP_ASYNC_READ | FUSE_CAP_CACHE_SYMLINKS
+    const unsigned wanted = FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_ASYNC_READ |
+                            FUSE_CAP_CACHE_SYMLINKS
 #ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP
                             | FUSE_CAP_DIRECT_IO_ALLOW_MMAP
 #endif
         ;
     conn->want |= conn->capable & wanted;
-    conn->want &= ~(unsigned)FUSE_CAP_AUTO_INVAL_DATA; /* the model's files never change */
+    conn->want &= ~(unsigned)(FUSE_CAP_AUTO_INVAL_DATA      /* the model's files never change */
+                              | FUSE_CAP_READDIRPLUS_AUTO); /* large directories would need look-ups */
+    conn->max_read = fs->max_read; /* libfuse insists that both places say the same */
+    fs->no_opendir = conn->capable & FUSE_CAP_NO_OPENDIR_SUPPORT;
+    for (size_t i = 0; i < fs->n_kinds; i++)
+        fs->no_opendir &= fs->kind[i]->ops->same_names;
     conn->max_background = 64;
     conn->congestion_threshold = 48;
-    if (fs->ready)
-        fs->ready(fs->ctx);
 }
 
 /* ENOENT for the model's tree is kept by the kernel as well: an answer with number 0 and a time to live. */
@@ -140,12 +143,18 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         fuse_reply_attr(req, &st, timeout(k));
 }
 
+/* After one ENOSYS the kernel opens directories by itself, and keeps the listing of every one: only where no
+ * kind has names that come and go. */
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    const struct fs *fs = fs_of(req);
     uint64_t id;
-    struct kind *k = kind_of(fs_of(req), ino, &id);
-    fi->cache_readdir = fi->keep_cache = k->ops->forever;
-    fuse_reply_open(req, fi);
+    const struct kind *k = kind_of(fs, ino, &id);
+    fi->cache_readdir = fi->keep_cache = k->ops->same_names;
+    if (fs->no_opendir)
+        reply_err(req, -ENOSYS);
+    else
+        fuse_reply_open(req, fi);
 }
 
 /* A listing on its way into one reply. */
@@ -320,14 +329,22 @@ static void reply_xattr(fuse_req_t req, int err, const struct buf *b, size_t siz
         fuse_reply_buf(req, b->p, b->len);
 }
 
+/* Attributes of other name spaces (ACLs, SELinux labels) there are none, on any file: ENOTSUP says that, and
+ * `ls -l` then asks once instead of twice for each file. */
+static int get_attribute(struct kind *k, uint64_t id, const char *name, struct buf *value)
+{
+    if (strncmp(name, "user.", 5) != 0)
+        return -ENOTSUP;
+    return k->ops->getxattr ? k->ops->getxattr(k, id, name, value) : -ENODATA;
+}
+
 static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
     uint64_t id;
     struct kind *k = kind_of(fs_of(req), ino, &id);
     struct buf value = {0};
     stats_count(&stats.getxattrs, 1);
-    int err = k->ops->getxattr ? k->ops->getxattr(k, id, name, &value) : -ENODATA;
-    reply_xattr(req, err, &value, size);
+    reply_xattr(req, get_attribute(k, id, name, &value), &value, size);
     buf_free(&value);
 }
 

@@ -54,7 +54,7 @@ static const struct option {
     {"default_permissions", DROP, 0, NULL}, /* always on */
     {"allow_root", FUSE, 0, NULL},
     {"auto_unmount", FUSE, 0, NULL},
-    {"max_read", FUSE, 0, NULL},
+    {"max_read", SIZE, offsetof(struct options, max_read), NULL},
     {"blkdev", REFUSE, 0, NULL},
     {"fd", REFUSE, 0, NULL},
     {"ro", DROP, 0, NULL},
@@ -130,8 +130,9 @@ static bool parse_size(const char *text, int64_t *out)
         return false;
     errno = 0;
     long long v = strtoll(text, &end, 10);
-    const char *unit = *end ? strchr("KMG", *end & ~32) : NULL;
-    unsigned shift = unit ? (unsigned)(unit - "KMG" + 1) * 10 : 0;
+    static const char units[] = "KkMmGg";
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    unsigned shift = unit ? (unsigned)((unit - units) / 2 + 1) * 10 : 0;
     if (errno || (*end && (!unit || end[1])) || v > INT64_MAX >> shift)
         return false;
     *out = (int64_t)v << shift;
@@ -312,6 +313,7 @@ int options_parse(struct options *o, int argc, char **argv)
                           .umask = UNSET,
                           .allow_other = UNSET,
                           .readahead = UNSET,
+                          .max_read = UNSET,
                           .max_threads = UNSET};
     look_for_sloppy(o, argc, argv);
     for (int i = 1; i < argc && err == 0; i++) {

@@ -21,6 +21,7 @@ struct options {
     int allow_other;         /* UNSET: as is usual for the user */
     bool direct_io, foreground, debug, nonempty;
     int64_t readahead; /* bytes; UNSET: as much as is useful */
+    int64_t max_read;  /* bytes; UNSET: the kernel's */
     int64_t max_threads;
     bool fake, sloppy, verbose, help, version;
     struct buf fuse; /* options for libfuse, separated by commas, escaped */

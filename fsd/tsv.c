@@ -39,7 +39,9 @@ static void line(const struct tree *t, uint32_t i, struct buf *path, struct buf 
         buf_printf(out, "%" PRIu64, x->offset);
     buf_char(out, '\t');
     field(out, x->source->name, tensor_in_place(x) ? strlen(x->source->name) : 0);
-    out->p[out->len - 1] = '\n';
+    out->failed |= path->failed;
+    if (!out->failed)
+        out->p[out->len - 1] = '\n';
 }
 
 /* The lines of one block; the first begins with the heading. */
@@ -95,8 +97,8 @@ int tsv_fill(const void *ctx, uint64_t off, void *buf, size_t len)
             high = mid;
     }
     for (; len && err == 0; b++) {
-        err = block(v->tree, b, &text);
-        if (err < 0)
+        err = b < v->n_blocks ? block(v->tree, b, &text) : -EIO;
+        if (err < 0 || text.len == 0)
             break;
         size_t skip = (size_t)(off - v->start[b]);
         size_t n = text.len - skip < len ? text.len - skip : len;

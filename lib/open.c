@@ -19,8 +19,10 @@ int model_open(const char *path, enum source_how how, struct model **out, struct
 {
     struct source *s = NULL;
     struct model *m = NULL;
+    struct report unread = {0}; /* readers keep count in it, whether anybody asks or not */
     unsigned char first[SNIFF_BYTES];
     const char *what = NULL;
+    r = r ? r : &unread;
     int err = source_open(path, how, &s, r);
     if (err < 0)
         return err;
