@@ -20,6 +20,7 @@
 #include "options.h"
 #include "processes.h"
 #include "say.h"
+#include "staging.h"
 
 enum { READAHEAD = 2 << 20, MAX_READ = 1 << 30 };
 
@@ -30,6 +31,7 @@ struct mount {
     dev_t device;              /* in the keeper: of the mount */
     struct model *model;
     struct tree *tree;
+    struct kind *staging; /* NULL: none */
     struct fs fs;
 };
 
@@ -57,10 +59,15 @@ static int no_memory(void)
     return EXIT_SYSTEM;
 }
 
+static bool is_none(const struct mount *m)
+{
+    return strcmp(m->o.source, "none") == 0;
+}
+
 static int load(struct mount *m)
 {
     struct report r = {0};
-    int err = model_open(m->o.source, SOURCE_MAP, &m->model, &r);
+    int err = is_none(m) ? model_none(&m->model) : model_open(m->o.source, SOURCE_MAP, &m->model, &r);
     if (err < 0) {
         say(m->o.source, "%s", r.first.message);
         return err == -ENOMEM ? EXIT_SYSTEM : EXIT_MOUNT;
@@ -124,6 +131,14 @@ static int set_owner(struct mount *m)
     return 0;
 }
 
+static int add_staging(struct mount *m)
+{
+    const struct staging_options o = {
+        .output = m->o.output, .settle = m->o.settle, .dtype = m->o.dtype, .mounted = m->tree};
+    int status = staging_new(&o, &m->staging);
+    return status ? status : add_kind(&m->fs, m->staging);
+}
+
 static int build(struct mount *m)
 {
     struct fs *fs = &m->fs;
@@ -139,6 +154,10 @@ static int build(struct mount *m)
         err = add_kind(fs, exports = export_kind_new(m->model, m->base));
     if (err == 0)
         err = add_kind(fs, info_kind_new(m->tree, exports));
+    if (err)
+        return err;
+    if (m->o.output && !m->o.fake)
+        err = add_staging(m);
     if (err)
         return err;
     (void)malloc_trim(0); /* what reading the header needed */
@@ -162,7 +181,8 @@ static void destroy(struct mount *m)
 static struct fuse_session *new_session(struct mount *m)
 {
     struct buf opts = {0};
-    buf_str(&opts, "ro,default_permissions,subtype=safetensors,fsname=");
+    buf_str(&opts, m->o.output ? "rw," : "ro,");
+    buf_str(&opts, "default_permissions,subtype=safetensors,fsname=");
     options_escape(&opts, m->source);
     if (m->o.allow_other)
         buf_str(&opts, ",allow_other");
@@ -290,8 +310,10 @@ static int serve(void *ctx, int ready_fd)
             process_ready(ready_fd, m->o.foreground);
         status = loop(m, se);
     }
+    if (m->staging)
+        staging_stop(m->staging);
     fuse_remove_signal_handlers(se);
-    fuse_session_destroy(se);
+    fuse_session_destroy(se); /* nobody waits for what is still committed below */
 out:
     destroy(m);
     return status;
@@ -329,7 +351,7 @@ static int run(struct mount *m)
     int err = 0;
     if (m->o.allow_other == UNSET)
         m->o.allow_other = geteuid() == 0;
-    m->source = realpath(m->o.source, NULL);
+    m->source = is_none(m) ? strdup("none") : realpath(m->o.source, NULL);
     if (!m->source) {
         say(m->o.source, "%s", strerror(errno));
         return EXIT_MOUNT;

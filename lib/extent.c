@@ -111,6 +111,24 @@ static size_t find(const struct extents *x, uint64_t off)
     return low;
 }
 
+int extents_add_range(struct extents *x, const struct extents *from, uint64_t off, uint64_t len)
+{
+    int err = 0;
+    for (size_t i = find(from, off); len && err == 0; i++) {
+        const struct extent *e = &from->v[i];
+        uint64_t skip = off - e->start, n = e->len - skip < len ? e->len - skip : len;
+        if (e->kind == EXTENT_SOURCE)
+            err = extents_add_source(x, e->source, e->off + skip, n);
+        else if (e->kind == EXTENT_MEMORY)
+            err = extents_add_borrowed(x, (char *)e->memory + skip, n);
+        else if ((err = extents_add_computed(x, e->fill, e->ctx, n)) == 0)
+            x->v[x->n - 1].off = e->off + skip;
+        off += n;
+        len -= n;
+    }
+    return err;
+}
+
 static size_t clip(const struct extents *x, uint64_t off, size_t size)
 {
     if (off >= x->size)
@@ -122,7 +140,7 @@ static int fill(const struct extent *e, uint64_t skip, void *buf, size_t len)
 {
     int err = 0;
     if (e->kind == EXTENT_COMPUTED)
-        return e->fill(e->ctx, skip, buf, len);
+        return e->fill(e->ctx, e->off + skip, buf, len);
     if (e->kind == EXTENT_MEMORY)
         memcpy(buf, (char *)e->memory + skip, len);
     else if ((err = source_check(e->source)) == 0)

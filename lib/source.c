@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "checked.h"
@@ -88,6 +89,7 @@ int source_open(const char *path, enum source_how how, struct source **out, stru
     s->refs = 1;
     s->fd = -1;
     s->name = strdup(base_name(path));
+    s->path = realpath(path, NULL);
     if (!s->name) {
         report_fatal(r, err, NULL, 0, FS_NO_OFFSET, "out of memory");
         goto out;
@@ -108,24 +110,59 @@ out:
     return err;
 }
 
-struct source *source_of_own(int fd, uint64_t size)
+struct source *source_own(int fd, uint64_t size)
 {
     struct source *s = calloc(1, sizeof *s);
-    if (!s) {
+    if (s)
+        s->name = strdup("");
+    if (!s || !s->name) {
+        free(s);
         close(fd);
         return NULL;
     }
     s->refs = 1;
-    s->own = true;
     s->fd = fd;
+    s->own = true;
     s->size = size;
-    s->name = strdup("");
-    if (!s->name) {
-        source_free(s);
-        return NULL;
-    }
-    map(s);
+    if (size != SOURCE_GROWS)
+        map(s);
     return s;
+}
+
+struct source *source_empty(const char *name)
+{
+    struct source *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->refs = 1;
+    s->fd = -1;
+    s->name = strdup(name);
+    s->st.st_mode = S_IFREG | 0444;
+    s->st.st_uid = geteuid();
+    s->st.st_gid = getegid();
+    clock_gettime(CLOCK_REALTIME, &s->st.st_mtim);
+    s->st.st_atim = s->st.st_ctim = s->st.st_mtim;
+    if (s->name)
+        return s;
+    source_free(s);
+    return NULL;
+}
+
+struct source *source_lost(const char *path)
+{
+    struct source *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->refs = 1;
+    s->fd = -1;
+    s->changed = true;
+    s->size = SOURCE_GROWS;
+    s->name = strdup(base_name(path));
+    s->path = strdup(path);
+    if (s->name && s->path)
+        return s;
+    source_free(s);
+    return NULL;
 }
 
 struct source *source_ref(struct source *s)
@@ -145,12 +182,13 @@ void source_free(struct source *s)
     if (s->fd >= 0)
         close(s->fd);
     free(s->name);
+    free(s->path);
     free(s);
 }
 
 int source_read(const struct source *s, uint64_t off, void *buf, size_t len)
 {
-    if (!range_fits(off, len, s->size))
+    if (!range_fits(off, len, s->size) || (s->changed && s->fd < 0))
         return -EIO;
     if (s->fd >= 0)
         return read_fully(s->fd, off, buf, len);
@@ -161,10 +199,10 @@ int source_read(const struct source *s, uint64_t off, void *buf, size_t len)
 int source_check(struct source *s)
 {
     struct stat now;
-    if (s->fd < 0 || s->own)
-        return 0;
     if (s->changed)
         return -EIO;
+    if (s->fd < 0 || s->own)
+        return 0;
     if (fstat(s->fd, &now) == 0 && now.st_size == s->st.st_size &&
         now.st_mtim.tv_sec == s->st.st_mtim.tv_sec && now.st_mtim.tv_nsec == s->st.st_mtim.tv_nsec)
         return 0;

@@ -17,12 +17,14 @@
 struct source {
     atomic_int refs;
     atomic_bool changed;      /* once true, for good */
-    bool own;                 /* a file of ours that grows: nobody else can change it */
     int fd;                   /* -1 when the content is in memory */
     const unsigned char *map; /* NULL: mapping failed or size is 0, use source_read */
     uint64_t size;
     struct stat st; /* as it was when opened */
     char *name;     /* base name of the path it was opened by */
+    char *path;     /* absolute, resolved; NULL: none that it could be found by again */
+    bool own;       /* a file of ours: nobody else changes it, so it is not watched */
+    void *owner;    /* whoever made an own one may keep a pointer here */
 };
 
 enum source_how { SOURCE_MAP, SOURCE_COPY };
@@ -31,8 +33,16 @@ enum source_how { SOURCE_MAP, SOURCE_COPY };
  * source_read; SOURCE_COPY reads it into memory. */
 int source_open(const char *path, enum source_how how, struct source **out, struct report *r);
 
-/* A file of our own of `size` bytes, mapped; takes fd, also when it fails. NULL: no memory. */
-struct source *source_of_own(int fd, uint64_t size);
+/* A source over a file of our own, open for reading; fd is taken over, also when it fails. Of `size` bytes,
+ * and mapped; or SOURCE_GROWS: any range may be asked for. NULL: no memory. */
+#define SOURCE_GROWS UINT64_MAX
+struct source *source_own(int fd, uint64_t size);
+
+/* An empty source of that name, owned by the calling user. NULL: no memory. */
+struct source *source_empty(const char *name);
+
+/* A source that is gone: every use of it is -EIO. NULL: no memory. */
+struct source *source_lost(const char *path);
 
 struct source *source_ref(struct source *s);
 void source_free(struct source *s); /* drops a reference */

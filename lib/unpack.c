@@ -175,7 +175,7 @@ int unpacker_start(struct unpacker *u, struct report *r)
         return report_fatal(r, err, NULL, 0, FS_NO_OFFSET, "no temporary file to unpack into: %s",
                             strerror(-err));
     }
-    u->file = source_of_own(fd, u->size);
+    u->file = source_own(fd, u->size);
     return u->file ? 0 : report_fatal(r, -ENOMEM, NULL, 0, FS_NO_OFFSET, "out of memory");
 }
 

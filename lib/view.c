@@ -69,6 +69,10 @@ static int storage_read(const struct view *v, uint64_t off, void *buf, size_t le
         return unpacked_read(v->packed, off, buf, len);
     if (v->source)
         return source_read(v->source, off, buf, len);
+    if (v->extents) {
+        ssize_t got = extents_read(v->extents, off, buf, len);
+        return got < 0 ? (int)got : (size_t)got == len ? 0 : -EIO;
+    }
     if (!v->memory)
         return -EIO;
     memcpy(buf, v->memory + off, len);

@@ -14,10 +14,11 @@ struct source;
 struct unpacked;
 
 struct view {
-    /* Where the elements lie: one of these three, or none at all (a tensor without bytes). */
+    /* Where the elements lie: one of these four, or none at all (a tensor without bytes). */
     struct source *source;
     struct unpacked *packed;
     const unsigned char *memory;
+    const struct extents *extents;
     uint64_t start, end; /* in it: the first element, and where the storage ends */
 
     uint64_t nbytes;                /* of the tensor as it is served */
@@ -45,7 +46,7 @@ int view_unpack(const struct view *v, struct source **s, uint64_t *at);
 
 static inline bool view_is_empty(const struct view *v)
 {
-    return !v->source && !v->packed && !v->memory;
+    return !v->source && !v->packed && !v->memory && !v->extents;
 }
 
 /* What is done to them, for user.safetensors.transform: "gather,byteswap"; "" for nothing. Static memory. */

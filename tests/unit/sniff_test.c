@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * What a file is, by its first bytes. The magics are those of the formats' own documents. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "header.h"
@@ -94,35 +95,21 @@ START_TEST(has_reader)
 }
 END_TEST
 
-/* A header with a right checksum (POSIX.1, ustar: the sum of all bytes, its own field as spaces). */
-START_TEST(tar_header)
-{
-    unsigned char b[SNIFF_BYTES] = "sys_info";
-    const char *what;
-    unsigned sum = 8 * ' ';
-    for (size_t i = 0; i < sizeof b; i++)
-        sum += b[i];
-    memcpy(b + 148,
-           (char[8]){'0', '0', (char)('0' + sum / 512 % 8), (char)('0' + sum / 64 % 8),
-                     (char)('0' + sum / 8 % 8), (char)('0' + sum % 8), 0, ' '},
-           8);
-    ck_assert_int_eq(sniff(b, sizeof b, 10240, &what), CONTAINER_TORCH_TAR);
-    ck_assert_int_ne(sniff(b, sizeof b - 1, sizeof b - 1, &what), CONTAINER_TORCH_TAR);
-    b[20] = 1;
-    ck_assert_int_ne(sniff(b, sizeof b, 10240, &what), CONTAINER_TORCH_TAR);
-}
-END_TEST
-
+/* A header block of ustar: the sum of its bytes, the sum itself taken as spaces, stands in it as octal text.
+ */
 START_TEST(tar)
 {
-    unsigned char b[SNIFF_BYTES] = "archive/data.pkl";
+    unsigned char b[SNIFF_BYTES] = "pickle";
     const char *what;
-    memcpy(b + 257,
-           "ustar\0"
-           "00",
-           8);
-    ck_assert_int_eq(sniff(b, sizeof b, 10240, &what), CONTAINER_OTHER);
-    ck_assert_ptr_nonnull(strstr(what, "tar"));
+    unsigned sum = 0;
+    memcpy(b + 257, "ustar", 6);
+    memset(b + 148, ' ', 8);
+    for (size_t i = 0; i < sizeof b; i++)
+        sum += b[i];
+    snprintf((char *)b + 148, 8, "%06o", sum);
+    ck_assert_int_eq(sniff(b, sizeof b, 10240, &what), CONTAINER_TORCH_TAR);
+    b[0] = 'P';
+    ck_assert_int_ne(sniff(b, sizeof b, 10240, &what), CONTAINER_TORCH_TAR);
 }
 END_TEST
 
@@ -195,7 +182,6 @@ static void tests(TCase *tc)
     tcase_add_loop_test(tc, other, 0, n);
     tcase_add_loop_test(tc, other_opened, 0, n);
     tcase_add_loop_test(tc, has_reader, 0, sizeof read / sizeof read[0]);
-    tcase_add_test(tc, tar_header);
     tcase_add_test(tc, tar);
     tcase_add_test(tc, cut_short);
     tcase_add_loop_test(tc, lengths_like_magics, 0, sizeof lengths / sizeof lengths[0]);
