@@ -187,6 +187,7 @@ static void items_field(struct buf *b, const struct value *v)
         else
             value_component(&text, x);
         buf_json_string(b, text.p ? text.p : "", text.len);
+        b->failed |= text.failed;
         buf_free(&text);
     }
     buf_char(b, ']');
@@ -199,6 +200,7 @@ static void name_field(struct buf *b, const char *module, const char *name)
     struct buf full = {0};
     buf_printf(&full, "%s.%s", module, name);
     text_field(b, full.p ? full.p : "", full.len);
+    b->failed |= full.failed;
     buf_free(&full);
 }
 
@@ -226,6 +228,7 @@ static void dtype_leaf(struct buf *b, const char *name, size_t len, const struct
     buf_printf(&full, "numpy.dtype:%c", d->order);
     buf_add(&full, d->code, d->code_len);
     text_field(b, full.p ? full.p : "", full.len);
+    b->failed |= full.failed;
     buf_free(&full);
 }
 

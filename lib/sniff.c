@@ -38,6 +38,7 @@ static const struct {
            "ELF"),
      "is a program (ELF), not a model"},
     {0, MAGIC("%PDF"), "is a PDF document, not a model"},
+    {257, MAGIC("ustar"), "is a tar archive whose first header is damaged"},
     {0, MAGIC("(dp"), "is a bare pickle, not a PyTorch checkpoint"},
     {0, MAGIC("(lp"), "is a bare pickle, not a PyTorch checkpoint"},
     {0, MAGIC("]q"), "is a bare pickle, not a PyTorch checkpoint"},

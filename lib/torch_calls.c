@@ -228,8 +228,10 @@ int torch_make_getattr(struct torch *t, const struct global *f, struct value *ar
     buf_str(&b, full);
     buf_char(&b, '.');
     buf_add(&b, name->text, name->n);
-    bool danger = !b.failed && (memchr(b.p, 0, b.len) || danger_named(b.p));
+    bool failed = b.failed, danger = !failed && (memchr(b.p, 0, b.len) || danger_named(b.p));
     buf_free(&b);
+    if (failed)
+        return torch_no_memory(t);
     if (danger)
         return torch_refuse(t, "reaches for a forbidden attribute of %s: looks like a code-execution payload",
                             full);

@@ -28,6 +28,10 @@ static int check_magic(struct torch *t, struct bytes_in *in)
     t->pickle.r = t->r;
     if (err == 0 && v->kind == VALUE_BIG && v->n == sizeof magic && memcmp(v->text, magic, sizeof magic) == 0)
         return 0;
+    if (err < 0 && err != -EBADMSG) { /* not about the content */
+        t->r->first = quiet.first;
+        return err;
+    }
     if (err < 0 && strstr(quiet.first.message, "payload")) /* say that first */
         return report_fatal(t->r, -EBADMSG, NULL, 0, FS_NO_OFFSET, "is a bare pickle that %s",
                             quiet.first.message + strlen(what) + 2);

@@ -4,11 +4,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "source.h"
 #include "unpack.h"
 
 enum {
+    PIECES = 1024,     /* small reads at once; IOV_MAX of Linux */
+    PIECE = 8192,      /* bytes of one of them */
     SCRATCH = 1 << 20, /* bytes of the storage held at once */
     SPARSENESS = 16,   /* a block is read whole if at least one byte in so many is used */
 };
@@ -73,6 +77,17 @@ static int storage_read(const struct view *v, uint64_t off, void *buf, size_t le
         return -EIO;
     memcpy(buf, v->memory + off, len);
     return 0;
+}
+
+/* Where the storage is mapped, if it is and need not be unpacked first; *base: of its first element. */
+static const unsigned char *storage_map(const struct view *v, uint64_t *base)
+{
+    *base = v->start;
+    if (v->source)
+        return v->source->fd >= 0 ? v->source->map : NULL;
+    const struct source *s = v->packed ? unpacked_source(v->packed, base) : NULL;
+    *base += s ? v->start : 0;
+    return s ? s->map : NULL;
 }
 
 /* Copies n elements that lie `stride` bytes apart. */
@@ -189,30 +204,90 @@ static int take_repeated(struct gather *g)
     return err;
 }
 
-/* Whole rows of a matrix whose columns lie close together (a transposed one): each column's elements of all
- * these rows are read at once. Otherwise, or for a part of a row, element by element. */
+/* Elements in a row that lie a small step apart: what lies between them is read along. */
+static int take_stepped(struct gather *g)
+{
+    const struct view *v = g->v;
+    uint64_t inner = v->shape[v->rank - 1], n = inner - g->at % inner;
+    uint64_t step = v->stride[v->rank - 1] * v->item, most = (SCRATCH - v->item) / step + 1;
+    if (n > g->n)
+        n = g->n;
+    if (n > most)
+        n = most;
+    int err = storage_read(v, place(v, 0, g->at) * v->item, g->scratch, (size_t)((n - 1) * step + v->item));
+    pick(g->scratch, step, g->to, n, v->item);
+    advance(g, n);
+    return err;
+}
+
+/* Many small pieces of one length, from `at` each, one after the other to `to`. The kernel copies them out of
+ * the mapping for us, many in one call; it says so where the file has shrunk, instead of SIGBUS. */
+static int read_pieces(const struct view *v, const uint64_t *at, size_t n, size_t len, unsigned char *to)
+{
+    struct iovec local = {to, n * len}, remote[PIECES];
+    uint64_t base;
+    const unsigned char *map = storage_map(v, &base);
+    for (size_t i = 0; map && i < n; i++) {
+        if (at[i] > v->end - v->start || len > v->end - v->start - at[i])
+            return -EIO;
+        remote[i] = (struct iovec){(void *)(uintptr_t)(map + base + at[i]), len};
+    }
+    if (map && process_vm_readv(getpid(), &local, 1, remote, n, 0) == (ssize_t)(n * len))
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        int err = storage_read(v, at[i], to + i * len, len);
+        if (err < 0)
+            return err;
+    }
+    return 0;
+}
+
+/* The dimension whose neighbours are taken together: of those of which at least two whole blocks of what lies
+ * below are wanted, the one whose elements lie closest. rank: none. */
+static uint32_t closest(const struct gather *g, uint64_t *rows)
+{
+    const struct view *v = g->v;
+    uint32_t best = v->rank;
+    uint64_t cols = 1;
+    for (uint32_t d = v->rank - 1; d-- > 0;) {
+        cols *= v->shape[d + 1];
+        uint64_t left = v->shape[d] - g->at / cols % v->shape[d], n = g->n / cols < left ? g->n / cols : left;
+        if (g->at % cols || n < 2)
+            break;
+        if (v->stride[d] <= SPARSENESS && (best == v->rank || v->stride[d] < v->stride[best])) {
+            best = d;
+            *rows = n;
+        }
+    }
+    return best;
+}
+
+/* Elements that lie far apart. If there is a dimension along which they lie close together (a transposed
+ * matrix), whole rows are made at once of what is read from each column; else each element is read alone. */
 static int take_columns(struct gather *g)
 {
     const struct view *v = g->v;
-    uint64_t cols = v->shape[v->rank - 1], col = g->at % cols, rows = 1, step = 0;
-    uint64_t n = cols - col < g->n ? cols - col : g->n;
-    if (v->rank > 1 && col == 0) {
-        uint64_t left = v->shape[v->rank - 2] - g->at / cols % v->shape[v->rank - 2];
-        step = v->stride[v->rank - 2] * v->item;
-        rows = g->n / cols < left ? g->n / cols : left;
-        if (step && rows > SCRATCH / step)
-            rows = SCRATCH / step;
-        if (rows < 2 || step / SPARSENESS > v->item)
-            rows = 1;
-    }
-    size_t len = (size_t)((rows - 1) * step) + v->item;
+    uint64_t at[PIECES], inner = v->shape[v->rank - 1], rows = 1, step = 0;
+    uint64_t cols = inner - g->at % inner < g->n ? inner - g->at % inner : g->n;
+    uint32_t d = closest(g, &rows);
     int err = 0;
-    for (uint64_t c = 0; c < n && err == 0; c++) {
-        err = storage_read(v, place(v, 0, g->at + c) * v->item, g->scratch, len);
-        for (uint64_t r = 0; r < rows && err == 0; r++)
-            memcpy(g->to + (r * cols + c) * v->item, g->scratch + r * step, v->item);
+    if (d < v->rank) {
+        cols = block_size(v, d + 1);
+        step = v->stride[d] * v->item;
+        if (step && rows > PIECE / step)
+            rows = PIECE / step;
     }
-    advance(g, rows > 1 ? rows * cols : n);
+    size_t len = (size_t)((rows - 1) * step) + v->item,
+           many = SCRATCH / len < PIECES ? SCRATCH / len : PIECES;
+    for (uint64_t c = 0, n; c < cols && err == 0; c += n) {
+        n = cols - c < many ? cols - c : many;
+        for (uint64_t i = 0; i < n; i++)
+            at[i] = place(v, 0, g->at + c + i) * v->item;
+        err = read_pieces(v, at, (size_t)n, len, g->scratch);
+        for (uint64_t r = 0; r < rows && err == 0; r++)
+            pick(g->scratch + r * step, len, g->to + (r * cols + c) * v->item, n, v->item);
+    }
+    advance(g, rows * cols);
     return err;
 }
 
@@ -234,6 +309,8 @@ static int gather(const struct view *v, uint64_t at, uint64_t n, void *to)
             err = take_repeated(&g);
         else if (dense < v->rank)
             err = take_block(&g, dense);
+        else if (stride <= SPARSENESS)
+            err = take_stepped(&g);
         else
             err = take_columns(&g);
     }

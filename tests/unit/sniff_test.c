@@ -34,6 +34,8 @@ static const struct {
           "ELF\2\1\1\0\0\0"),
      "ELF"},
     {TEXT("%PDF-1.7\n%"), "PDF"},
+    {TEXT("(dp0\nS'a'\np1\n"), "bare pickle"},
+    {TEXT("]q\0(K\1K\2e."), "bare pickle"},
     {TEXT("<!DOCTYPE html>\n<html>"), "HTML"},
     {TEXT("<html><head>"), "HTML"},
     {TEXT("{\"metadata\": {}, \"weight_map\": {}}"), "JSON"},
@@ -64,24 +66,32 @@ START_TEST(other_opened)
 }
 END_TEST
 
-/* Containers of PyTorch: whether it is one is for its reader to say. */
+/* These have readers, which say what is wrong with them. */
 static const struct {
     const char *bytes;
     size_t len;
-    enum container kind;
-} torch[] = {
-    {TEXT("PK\3\4\0\0\0\0\0\0"), CONTAINER_TORCH_ZIP},
-    {TEXT("\x80\2}q\0(X\1\0"), CONTAINER_TORCH_LEGACY},
-    {TEXT("\x80\3}q\0(X\1\0"), CONTAINER_TORCH_LEGACY},
-    {TEXT("\x80\4\x95\x10\0\0\0\0\0"), CONTAINER_TORCH_LEGACY},
-    {TEXT("\x80\5\x95\x10\0\0\0\0\0"), CONTAINER_TORCH_LEGACY},
+    enum container container;
+    int code;
+    const char *word;
+} read[] = {
+    {TEXT("PK\3\4\0\0\0\0\0\0"), CONTAINER_TORCH_ZIP, -EBADMSG, "truncated download"},
+    {TEXT("\x80\2}q\0(X\1\0"), CONTAINER_TORCH_LEGACY, -ENOTSUP, "bare pickle"},
+    {TEXT("\x80\3}q\0(X\1\0"), CONTAINER_TORCH_LEGACY, -ENOTSUP, "bare pickle"},
+    {TEXT("\x80\4\x95\x10\0\0\0\0\0"), CONTAINER_TORCH_LEGACY, -ENOTSUP, "bare pickle"},
+    {TEXT("\x80\5\x95\x10\0\0\0\0\0"), CONTAINER_TORCH_LEGACY, -ENOTSUP, "bare pickle"},
+    {TEXT("L119547037146038801333356L\n.N."), CONTAINER_TORCH_LEGACY, -EBADMSG, "legacy checkpoint"},
 };
 
-START_TEST(torch_kinds)
+START_TEST(has_reader)
 {
     const char *what = NULL;
-    const unsigned char *b = (const unsigned char *)torch[_i].bytes;
-    ck_assert_int_eq(sniff(b, torch[_i].len, torch[_i].len, &what), torch[_i].kind);
+    const unsigned char *b = (const unsigned char *)read[_i].bytes;
+    struct memfile f = memfile_new(read[_i].bytes, read[_i].len);
+    struct report r = {0};
+    struct model *m = NULL;
+    ck_assert_int_eq(sniff(b, read[_i].len, read[_i].len, &what), read[_i].container);
+    ck_assert_int_eq(model_open(f.path, SOURCE_MAP, &m, &r), read[_i].code);
+    ck_assert_msg(strstr(r.first.message, read[_i].word) != NULL, "%s", r.first.message);
 }
 END_TEST
 
@@ -171,8 +181,8 @@ static void tests(TCase *tc)
     int n = sizeof others / sizeof others[0];
     tcase_add_loop_test(tc, other, 0, n);
     tcase_add_loop_test(tc, other_opened, 0, n);
+    tcase_add_loop_test(tc, has_reader, 0, sizeof read / sizeof read[0]);
     tcase_add_test(tc, tar);
-    tcase_add_loop_test(tc, torch_kinds, 0, sizeof torch / sizeof torch[0]);
     tcase_add_test(tc, cut_short);
     tcase_add_loop_test(tc, lengths_like_magics, 0, sizeof lengths / sizeof lengths[0]);
     tcase_add_test(tc, magics_like_lengths);

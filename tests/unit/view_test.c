@@ -3,9 +3,13 @@
  */
 #include <check.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "source.h"
 #include "view.h"
 
 enum { RANK = 4 };
@@ -34,6 +38,11 @@ static const struct sample {
     {2, 4, 0, {40, 3}, {20000, 1000}, 0}, /* nothing lies close to anything */
     {2, 4, 0, {4, 4}, {1, 1}, 0},         /* overlapping windows */
     {2, 8, 0, {3, 100000}, {1, 3}, 0},
+    {1, 4, 0, {500000}, {2}, 1}, /* every second one */
+    {2, 2, 2, {300, 2000}, {40000, 17}, 0},
+    {4, 4, 0, {2, 16, 40, 300}, {192000, 1, 16, 640}, 0},
+    {3, 4, 0, {60, 70, 80}, {1, 60, 4200}, 0},
+    {3, 4, 0, {200, 30, 90}, {1, 0, 200}, 0},
     {3, 4, 0, {3, 0, 2}, {1, 1, 1}, 0},
 };
 
@@ -59,9 +68,22 @@ static void expect(const struct sample *s, const unsigned char *memory, unsigned
     }
 }
 
+static struct source *source_of(const void *p, size_t len)
+{
+    char path[64];
+    struct source *s = NULL;
+    int fd = memfd_create("view", MFD_CLOEXEC);
+    ck_assert_int_eq(write(fd, p, len), (ssize_t)len);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    ck_assert_int_eq(source_open(path, SOURCE_MAP, &s, NULL), 0);
+    close(fd);
+    return s;
+}
+
+/* From memory, and from a mapped file. */
 START_TEST(gathered)
 {
-    const struct sample *s = &samples[_i];
+    const struct sample *s = &samples[_i / 2];
     static const size_t pieces[] = {1 << 24, 131072, 4096, 1000, 3};
     struct arena a = {0};
     uint64_t last = s->offset, size = count(s) * s->item;
@@ -78,6 +100,10 @@ START_TEST(gathered)
                      .nbytes = size,
                      .item = s->item,
                      .swap = s->swap};
+    if (_i % 2) {
+        v.source = source_of(memory, bytes);
+        v.memory = NULL;
+    }
     ck_assert_int_eq(view_shape(&v, &a, s->rank, s->shape, s->stride), 0);
     for (size_t p = 0; p < sizeof pieces / sizeof pieces[0]; p++) {
         if (size / pieces[p] > 20000)
@@ -94,6 +120,7 @@ START_TEST(gathered)
         v.end -= s->item;
         ck_assert_int_eq(view_fill(&v, 0, got, size), -EIO);
     }
+    source_free(v.source);
     arena_free(&a);
     free(memory);
     free(want);
@@ -118,7 +145,7 @@ int main(void)
     Suite *s = suite_create("view");
     TCase *t = tcase_create("view");
     tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, gathered, 0, sizeof samples / sizeof samples[0]);
+    tcase_add_loop_test(t, gathered, 0, 2 * sizeof samples / sizeof samples[0]);
     tcase_add_test(t, contiguous);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
