@@ -11,6 +11,8 @@
 #include "checked.h"
 #include "safetensors/tensor.h"
 
+enum { ENTRY_BYTES = 96 }; /* of a tensor in a usual header: a guess at how many there will be */
+
 enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4 }; /* fields seen */
 
 struct header {
@@ -25,6 +27,8 @@ struct header {
     uint64_t *dims; /* of the shape being read */
     size_t room_dims;
     bool has_metadata;
+    uint8_t dtype; /* of the tensor before, and its code */
+    const char *dtype_name;
     size_t bad; /* values that could not be used; what follows from them is not reported */
 };
 
@@ -157,8 +161,13 @@ static int read_dtype(struct header *h, struct tensor *t, struct json_text name)
     uint64_t at = here(h);
     if (json_string(&h->j, &h->keys, &code) < 0)
         return syntax(h, name);
+    if (h->dtype_name && strcmp(h->dtype_name, code.s) == 0 && code.len == strlen(code.s)) {
+        t->dtype = h->dtype; /* most tensors have the type of the one before */
+        return 0;
+    }
     if (strlen(code.s) == code.len && tm_dtype_from_name(code.s, &d) == 0 && d < TM_SAFETENSORS_CODES) {
-        t->dtype = (uint8_t)d;
+        t->dtype = h->dtype = (uint8_t)d;
+        h->dtype_name = tm_dtype_name(d);
         return 0;
     }
     h->bad++;
@@ -279,28 +288,17 @@ static int check_size(struct header *h, struct tensor *t, struct json_text name,
     return 0;
 }
 
-static int read_tensor(struct header *h, struct json_text name, uint64_t at)
+static int read_fields(struct header *h, struct tensor *t, struct json_text name, uint64_t at)
 {
-    struct tensor *t;
     unsigned fields = 0;
     size_t bad = h->bad;
-    int err = model_add_tensor(h->m, &t);
-    if (err < 0)
-        return no_memory(h);
-    t->name = name.s;
-    t->name_len = (uint32_t)name.len;
-    err = model_index(h->m, (uint32_t)(h->m->n_tensors - 1));
-    if (err == -EEXIST)
-        err = report_add(h->r, -EBADMSG, name.s, name.len, at, "a tensor of this name for the second time");
-    if (err < 0)
-        return err == -ENOMEM ? no_memory(h) : err;
     if (!expected(h, '{', "a tensor must be an object with dtype, shape and data_offsets"))
         return mistaken(h, name, 1);
     h->j.p++;
     forget_seen(h);
     if (!json_taken(&h->j, '}')) {
         do {
-            err = read_field(h, t, name, &fields);
+            int err = read_field(h, t, name, &fields);
             if (err < 0)
                 return err;
         } while (json_taken(&h->j, ','));
@@ -315,6 +313,24 @@ static int read_tensor(struct header *h, struct json_text name, uint64_t at)
                                               : "data_offsets");
     }
     return h->bad > bad ? 0 : check_size(h, t, name, at);
+}
+
+static int read_tensor(struct header *h, struct json_text name, uint64_t at)
+{
+    struct tensor *t;
+    int err = model_add_tensor(h->m, &t);
+    if (err < 0)
+        return no_memory(h);
+    t->name = name.s;
+    t->name_len = (uint32_t)name.len;
+    uint64_t hash = model_hash(h->m, name.s, name.len);
+    err = read_fields(h, t, name, at);
+    if (err < 0)
+        return err;
+    err = model_index_hashed(h->m, (uint32_t)(h->m->n_tensors - 1), hash);
+    if (err == -EEXIST)
+        err = report_add(h->r, -EBADMSG, name.s, name.len, at, "a tensor of this name for the second time");
+    return err == -ENOMEM ? no_memory(h) : err;
 }
 
 static int read_entry(struct header *h)
@@ -471,6 +487,7 @@ int header_read(struct model *m, struct report *r)
         report_fatal(r, err, NULL, 0, 8, "cannot be read: %s", strerror(-err));
         goto out;
     }
+    index_expect(&m->by_name, (size_t)len / ENTRY_BYTES);
     h.j = (struct json){.start = text, .p = text, .end = text + len};
     err = read_object(&h);
     if (err == 0 && h.bad == 0)

@@ -9,7 +9,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-uint64_t hash_base;
+uint64_t hash_base, hash_power[5];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void draw_base(void)
@@ -21,6 +21,9 @@ static void draw_base(void)
         r = ((uint64_t)t.tv_nsec << 32) ^ (uint64_t)(uintptr_t)&r;
     }
     hash_base = 0x10000 + r % (HASH_PRIME - 0x20000);
+    hash_power[0] = 1;
+    for (int i = 1; i < 5; i++)
+        hash_power[i] = (uint64_t)((hash_u128)hash_power[i - 1] * hash_base % HASH_PRIME);
 }
 
 void index_init(void)
@@ -51,6 +54,12 @@ uint32_t index_find(const struct index *x, uint64_t hash, index_equal equal, con
     }
 }
 
+void index_prefetch(const struct index *x, uint64_t hash)
+{
+    if (x->slot)
+        __builtin_prefetch(&x->slot[spread(hash) & x->mask], 1);
+}
+
 static void place(struct index_slot *slot, size_t mask, struct index_slot what)
 {
     size_t i = what.tag & mask;
@@ -72,9 +81,8 @@ static struct index_slot *new_slots(size_t size)
     return slot;
 }
 
-static int grow(struct index *x)
+static int resize(struct index *x, size_t size)
 {
-    size_t size = x->slot ? (x->mask + 1) * 2 : 16;
     if (size > UINT32_MAX)
         return -ENOMEM;
     struct index_slot *slot = new_slots(size);
@@ -90,14 +98,44 @@ static int grow(struct index *x)
     return 0;
 }
 
+static int make_room(struct index *x)
+{
+    if (x->slot && (x->used + 1) * 4 <= (x->mask + 1) * 3)
+        return 0;
+    return resize(x, x->slot ? (x->mask + 1) * 2 : 16);
+}
+
+void index_expect(struct index *x, size_t n)
+{
+    size_t size = 16;
+    while (size < UINT32_MAX / 2 && n > size / 4 * 3)
+        size *= 2;
+    if (!x->slot)
+        (void)resize(x, size); /* else it grows by and by */
+}
+
 int index_add(struct index *x, uint64_t hash, uint32_t number)
 {
-    if (!x->slot || (x->used + 1) * 4 > (x->mask + 1) * 3) {
-        int err = grow(x);
-        if (err < 0)
-            return err;
-    }
+    int err = make_room(x);
+    if (err < 0)
+        return err;
     place(x->slot, x->mask, (struct index_slot){.number = number, .tag = spread(hash)});
+    x->used++;
+    return 0;
+}
+
+int index_add_new(struct index *x, uint64_t hash, uint32_t number, index_equal equal, const void *ctx,
+                  const void *key, size_t len)
+{
+    uint32_t tag = spread(hash);
+    int err = make_room(x);
+    if (err < 0)
+        return err;
+    size_t i = tag & x->mask;
+    for (; x->slot[i].number != INDEX_NONE; i = (i + 1) & x->mask)
+        if (x->slot[i].tag == tag && equal(ctx, x->slot[i].number, key, len))
+            return -EEXIST;
+    x->slot[i] = (struct index_slot){.number = number, .tag = tag};
     x->used++;
     return 0;
 }

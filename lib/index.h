@@ -14,7 +14,7 @@
 #define HASH_PRIME ((UINT64_C(1) << 61) - 1)
 #define INDEX_NONE UINT32_MAX
 
-extern uint64_t hash_base; /* set by index_init */
+extern uint64_t hash_base, hash_power[5]; /* and its powers; set by index_init */
 
 __extension__ typedef unsigned __int128 hash_u128;
 
@@ -25,10 +25,23 @@ static inline uint64_t hash_step(uint64_t h, unsigned value)
     return h >= HASH_PRIME ? h - HASH_PRIME : h;
 }
 
+/* Four steps at once, which need not wait for each other. */
+static inline uint64_t hash_4(uint64_t h, const unsigned char *p)
+{
+    hash_u128 x = (hash_u128)h * hash_power[4] + (hash_u128)(p[0] + 1u) * hash_power[3] +
+                  (hash_u128)(p[1] + 1u) * hash_power[2] + (hash_u128)(p[2] + 1u) * hash_power[1] + p[3] + 1u;
+    h = (uint64_t)(x & HASH_PRIME) + (uint64_t)(x >> 61);
+    h = (h & HASH_PRIME) + (h >> 61);
+    return h >= HASH_PRIME ? h - HASH_PRIME : h;
+}
+
 static inline uint64_t hash_bytes(uint64_t h, const char *p, size_t len)
 {
-    for (size_t i = 0; i < len; i++)
-        h = hash_step(h, (unsigned char)p[i]);
+    const unsigned char *s = (const unsigned char *)p;
+    for (; len >= 4; s += 4, len -= 4)
+        h = hash_4(h, s);
+    for (; len; s++, len--)
+        h = hash_step(h, *s);
     return h;
 }
 
@@ -53,6 +66,16 @@ uint32_t index_find(const struct index *x, uint64_t hash, index_equal equal, con
 
 /* Adds a thing known not to be there. -ENOMEM. */
 int index_add(struct index *x, uint64_t hash, uint32_t number);
+
+/* Adds a thing unless one that equals its key is there: -EEXIST. -ENOMEM. */
+int index_add_new(struct index *x, uint64_t hash, uint32_t number, index_equal equal, const void *ctx,
+                  const void *key, size_t len);
+
+/* Brings the place of that hash nearer to the processor, for who will ask for it soon. */
+void index_prefetch(const struct index *x, uint64_t hash);
+
+/* An empty index about to get about n things: makes room at once. */
+void index_expect(struct index *x, size_t n);
 
 /* Puts another thing, equal by key, in the place of one that is there. */
 void index_replace(struct index *x, uint64_t hash, uint32_t old, uint32_t now);

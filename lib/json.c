@@ -13,32 +13,14 @@ static int fail(struct json *j, const char *why)
     return -1;
 }
 
-char json_peek(struct json *j)
-{
-    while (j->p < j->end && (*j->p == ' ' || *j->p == '\n' || *j->p == '\r' || *j->p == '\t'))
-        j->p++;
-    return j->p < j->end ? *j->p : 0;
-}
-
-int json_take(struct json *j, char c)
+/* Fails, saying what should have been there instead of what is. */
+int json_missing(struct json *j, char c)
 {
     static const char *const expected[128] = {
         ['{'] = "'{' expected",        ['}'] = "',' or '}' expected", ['['] = "'[' expected",
         [']'] = "',' or ']' expected", [':'] = "':' expected",        ['"'] = "a string expected",
         [','] = "',' expected"};
-    if (json_peek(j) == c) {
-        j->p++;
-        return 0;
-    }
     return fail(j, j->p == j->end ? "the text ends too early" : expected[c & 127]);
-}
-
-bool json_taken(struct json *j, char c)
-{
-    if (json_peek(j) != c)
-        return false;
-    j->p++;
-    return true;
 }
 
 /* Moves to the closing quote. *plain: nothing to decode on the way. */

@@ -26,13 +26,31 @@ struct json_text {
 
 /* Skips white space, then tells the next byte without taking it; 0 at the end (or for a NUL, which JSON has
  * not). */
-char json_peek(struct json *j);
+static inline char json_peek(struct json *j)
+{
+    while (j->p < j->end && (*j->p == ' ' || *j->p == '\n' || *j->p == '\r' || *j->p == '\t'))
+        j->p++;
+    return j->p < j->end ? *j->p : 0;
+}
 
 /* Skips white space and takes c. */
-int json_take(struct json *j, char c);
+int json_missing(struct json *j, char c);
+static inline int json_take(struct json *j, char c)
+{
+    if (json_peek(j) != c)
+        return json_missing(j, c);
+    j->p++;
+    return 0;
+}
 
 /* Takes c if it is next. */
-bool json_taken(struct json *j, char c);
+static inline bool json_taken(struct json *j, char c)
+{
+    if (json_peek(j) != c)
+        return false;
+    j->p++;
+    return true;
+}
 
 /* A string, decoded into the arena: escapes resolved, UTF-8 checked, a NUL allowed where it is escaped. */
 int json_string(struct json *j, struct arena *a, struct json_text *out);

@@ -83,16 +83,30 @@ static bool has_name(const void *ctx, uint32_t number, const void *key, size_t l
 
 uint32_t model_find(const struct model *m, uint64_t hash, const char *name, size_t len)
 {
+    if (!(m->lengths >> len % 64 &
+          1)) /* spares most of the questions about prefixes of names a look at memory */
+        return INDEX_NONE;
     return index_find(&m->by_name, hash, has_name, m, name, len);
+}
+
+uint64_t model_hash(const struct model *m, const char *name, size_t len)
+{
+    uint64_t hash = hash_bytes(0, name, len);
+    index_prefetch(&m->by_name, hash);
+    return hash;
+}
+
+int model_index_hashed(struct model *m, uint32_t number, uint64_t hash)
+{
+    const struct tensor *t = &m->tensors[number];
+    m->lengths |= UINT64_C(1) << t->name_len % 64;
+    return index_add_new(&m->by_name, hash, number, has_name, m, t->name, t->name_len);
 }
 
 int model_index(struct model *m, uint32_t number)
 {
     const struct tensor *t = &m->tensors[number];
-    uint64_t hash = hash_bytes(0, t->name, t->name_len);
-    if (model_find(m, hash, t->name, t->name_len) != INDEX_NONE)
-        return -EEXIST;
-    return index_add(&m->by_name, hash, number);
+    return model_index_hashed(m, number, hash_bytes(0, t->name, t->name_len));
 }
 
 int model_extents(const struct model *m, const struct tensor *t, struct extents *x)

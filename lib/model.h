@@ -35,6 +35,7 @@ struct model {
     struct metadata *metadata;
     size_t n_metadata, room_metadata;
     struct index by_name;
+    uint64_t lengths;                /* bit n: there may be a name of n bytes, modulo 64 */
     struct arena arena;              /* names, shapes, metadata */
     struct buf leaves;               /* JSON: what the file holds that is no tensor; see leaves.h */
     struct unpacker *unpacker;       /* NULL: nothing in it is compressed */
@@ -53,6 +54,10 @@ void model_free(struct model *m);
 struct model *model_new(struct source *s);
 int model_add_tensor(struct model *m, struct tensor **out);
 int model_index(struct model *m, uint32_t number);
+
+/* The same in two steps, for who has something to do while the memory in question is fetched. */
+uint64_t model_hash(const struct model *m, const char *name, size_t len);
+int model_index_hashed(struct model *m, uint32_t number, uint64_t hash);
 int model_add_metadata(struct model *m, struct json_text key, struct json_text value);
 
 /* Number of the tensor of that name, INDEX_NONE if there is none; `hash` is hash_bytes(0, name, len). */
