@@ -127,7 +127,12 @@ class MountTest(unittest.TestCase):
     def setUp(self):
         self.tmp = os.path.realpath(tempfile.mkdtemp(prefix="st-mounts-"))
         os.chmod(self.tmp, 0o755)
-        self.addCleanup(shutil.rmtree, self.tmp)   # last: cleanups run backwards
+        self.addCleanup(self.remove)   # last: cleanups run backwards
+
+    def remove(self):
+        for folder, _, _ in os.walk(self.tmp):   # copies of mounts: an ordinary user could not empty them
+            os.chmod(folder, 0o700)
+        shutil.rmtree(self.tmp)
 
     def path(self, name):
         return os.path.join(self.tmp, name)

@@ -178,7 +178,8 @@ class Read(MountTest):
 
     @needs_root
     def test_readahead(self):
-        for option, want in ((None, 2048), ("readahead=64K", 64), ("readahead=4M", 4096)):
+        for option, want in ((None, 2048), ("readahead=64K", 64), ("readahead=4M", 4096),
+                             ("readahead=65536", 64), ("readahead=1G", 1 << 20)):
             with self.subTest(option):
                 mnt = self.mounted([("w", "U8", [1], b"x")], *filter(None, [option]))
                 device = os.stat(mnt).st_dev

@@ -120,7 +120,7 @@ class Tree(MountTest):
         self.assert_same(self.path("copy"))
 
     def test_rsync(self):
-        self.assertEqual(run("rsync", "-aX", self.mnt + "/", self.path("copy")), (0, "", ""))
+        self.assertEqual(run("rsync", "-aX", "--chmod=Du+w", self.mnt + "/", self.path("copy")), (0, "", ""))
         self.assert_same(self.path("copy"))
         try:
             os.setxattr(self.source, "user.test", b"1")
