@@ -15,12 +15,26 @@ struct check {
     bool json, list;
     cJSON *results;  /* with json: one object a file ... */
     cJSON *findings; /* ... and the findings of the present one */
+    cJSON *notes;    /* ... and what is no error */
 };
 
 static int no_memory(void)
 {
     say(NULL, "out of memory");
     return FSCK_UNREADABLE;
+}
+
+static void add_finding(cJSON *to, const fs_error *e)
+{
+    cJSON *f = cJSON_CreateObject();
+    cJSON_AddStringToObject(f, "message", e->message);
+    if (e->kind[0])
+        cJSON_AddStringToObject(f, "kind", e->kind);
+    if (e->tensor[0])
+        cJSON_AddStringToObject(f, "tensor", e->tensor);
+    if (e->offset != FS_NO_OFFSET)
+        cJSON_AddNumberToObject(f, "offset", (double)e->offset);
+    cJSON_AddItemToArray(to, f);
 }
 
 static void found(void *ctx, const fs_error *e)
@@ -30,13 +44,16 @@ static void found(void *ctx, const fs_error *e)
         printf("%s: %s\n", c->path, e->message);
         return;
     }
-    cJSON *f = cJSON_CreateObject();
-    cJSON_AddStringToObject(f, "message", e->message);
-    if (e->tensor[0])
-        cJSON_AddStringToObject(f, "tensor", e->tensor);
-    if (e->offset != FS_NO_OFFSET)
-        cJSON_AddNumberToObject(f, "offset", (double)e->offset);
-    cJSON_AddItemToArray(c->findings, f);
+    add_finding(c->findings, e);
+}
+
+static void noted(void *ctx, const fs_error *e)
+{
+    const struct check *c = ctx;
+    if (c->json)
+        add_finding(c->notes, e);
+    else
+        printf("%s: note: %s\n", c->path, e->message);
 }
 
 static int list(const struct model *m)
@@ -74,14 +91,16 @@ static void add_result(struct check *c, const struct model *m, int status, const
     if (status == FSCK_UNREADABLE)
         cJSON_AddStringToObject(o, "error", e->message);
     cJSON_AddItemToObject(o, "findings", c->findings);
+    cJSON_AddItemToObject(o, "notes", c->notes);
     cJSON_AddItemToArray(c->results, o);
 }
 
 static int check(struct check *c)
 {
-    struct report r = {.each = found, .ctx = c};
+    struct report r = {.deep = true, .each = found, .note = noted, .ctx = c};
     struct model *m = NULL;
     c->findings = c->json ? cJSON_CreateArray() : NULL;
+    c->notes = c->json ? cJSON_CreateArray() : NULL;
     int err = model_open(c->path, SOURCE_MAP, &m, &r);
     int status = r.count ? FSCK_ERRORS : err < 0 ? FSCK_UNREADABLE : FSCK_CLEAN;
     if (status == FSCK_UNREADABLE && !c->json)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "stats.h"
+#include "thin.h"
 #include "tsv.h"
 
 struct info_kind {
@@ -65,26 +66,43 @@ static int open_stats(struct info_kind *k, struct content *c)
     return add_text(c, &text);
 }
 
+static int open_manifest(struct info_kind *k, struct content *c)
+{
+    const struct model *m = k->tree->model;
+    return extents_add_source(&c->x, m->source, m->thin->manifest_off, m->thin->manifest_len);
+}
+
+static bool is_thin(const struct model *m)
+{
+    return m->thin != NULL;
+}
+
 static const struct {
     const char *name;
     int (*open)(struct info_kind *k, struct content *c);
+    bool (*there)(const struct model *m); /* NULL: always */
 } files[] = {
-    {"header.json", open_header},
-    {"metadata.json", open_metadata},
-    {"tensors.tsv", open_tensors},
-    {"stats", open_stats},
+    {"header.json", open_header, NULL},
+    {"metadata.json", open_metadata, NULL},
+    {"manifest.json", open_manifest, is_thin},
+    {"tensors.tsv", open_tensors, NULL},
+    {"stats", open_stats, NULL},
 };
 
 /* Node 0 is the directory, node i + 1 is files[i]. */
 enum { N_FILES = sizeof files / sizeof files[0] };
 
+static bool there(const struct kind *k, uint64_t i)
+{
+    return !files[i].there || files[i].there(((const struct info_kind *)k)->tree->model);
+}
+
 static int lookup(struct kind *k, uint64_t dir, const char *name, uint64_t *id)
 {
-    (void)k;
     if (dir != 0)
         return -ENOTDIR;
     for (uint64_t i = 0; i < N_FILES; i++)
-        if (strcmp(files[i].name, name) == 0) {
+        if (strcmp(files[i].name, name) == 0 && there(k, i)) {
             *id = i + 1;
             return 0;
         }
@@ -113,10 +131,9 @@ static int getattr(struct kind *k, uint64_t id, struct stat *st)
 
 static int list(struct kind *k, uint64_t dir, uint64_t from, node_emit emit, void *ctx)
 {
-    (void)k;
     (void)dir;
     for (uint64_t i = from; i < N_FILES; i++)
-        if (!emit(ctx, files[i].name, strlen(files[i].name), i + 1, S_IFREG, i + 1))
+        if (there(k, i) && !emit(ctx, files[i].name, strlen(files[i].name), i + 1, S_IFREG, i + 1))
             break;
     return 0;
 }

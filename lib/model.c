@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "safetensors/tensor.h"
+#include "thin.h"
+
 struct model *model_new(struct source *s)
 {
     struct model *m = calloc(1, sizeof *m);
@@ -20,6 +23,9 @@ void model_free(struct model *m)
     if (!m)
         return;
     source_free(m->source);
+    if (m->thin)
+        thin_free(m->thin);
+    free(m->thin);
     free(m->tensors);
     free(m->metadata);
     index_free(&m->by_name);
@@ -80,6 +86,11 @@ int model_index(struct model *m, uint32_t number)
     if (model_find(m, hash, t->name, t->name_len) != INDEX_NONE)
         return -EEXIST;
     return index_add(&m->by_name, hash, number);
+}
+
+const char *tensor_code(const struct tensor *t)
+{
+    return t->code ? t->code : tm_dtype_name(t->dtype);
 }
 
 int model_extents(const struct model *m, const struct tensor *t, struct extents *x)

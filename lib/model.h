@@ -16,8 +16,12 @@ struct tensor {
     struct source *source;   /* one of the model's */
     uint64_t offset, nbytes; /* in the source */
     uint32_t name_len, rank;
-    uint8_t dtype; /* tm_dtype */
+    uint8_t dtype;    /* tm_dtype, or DTYPE_OTHER */
+    const char *code; /* of a dtype that is another, or whose size does not fit the shape; else NULL */
+    const struct thin_page *page; /* in a ThinTensor archive: what its manifest says */
 };
+
+enum { DTYPE_OTHER = 255 }; /* none of the table's: bytes with a name for their type */
 
 struct metadata {
     struct json_text key, value;
@@ -32,6 +36,7 @@ struct model {
     size_t n_metadata, room_metadata;
     struct index by_name;
     struct arena arena;              /* names, shapes, metadata */
+    struct thin *thin;               /* owned; of a ThinTensor archive */
     uint64_t header_off, header_len; /* the header text as stored; length 0 if the format has none */
 };
 
@@ -48,6 +53,9 @@ int model_add_metadata(struct model *m, struct json_text key, struct json_text v
 
 /* Number of the tensor of that name, INDEX_NONE if there is none; `hash` is hash_bytes(0, name, len). */
 uint32_t model_find(const struct model *m, uint64_t hash, const char *name, size_t len);
+
+/* The code of its dtype, as its format writes it. */
+const char *tensor_code(const struct tensor *t);
 
 /* Appends the tensor's bytes, as they are served, to x. -ENOMEM. */
 int model_extents(const struct model *m, const struct tensor *t, struct extents *x);

@@ -6,9 +6,11 @@
 #include "header.h"
 #include "model.h"
 #include "sniff.h"
+#include "thin.h"
 
 static int (*const readers[])(struct model *m, struct report *r) = {
     [CONTAINER_SAFETENSORS] = header_read,
+    [CONTAINER_THIN] = thin_read_model,
 };
 
 int model_open(const char *path, enum source_how how, struct model **out, struct report *r)

@@ -8,7 +8,7 @@
 
 enum { SNIFF_BYTES = 512 }; /* how many first bytes are enough */
 
-enum container { CONTAINER_SAFETENSORS, CONTAINER_OTHER };
+enum container { CONTAINER_SAFETENSORS, CONTAINER_THIN, CONTAINER_OTHER };
 
 /* b holds the first n bytes (SNIFF_BYTES, or all) of a file of `size` bytes. For CONTAINER_OTHER *what
  * completes the sentence "FILE ..." and says what it is and, where that is certain, what to do. */
