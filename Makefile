@@ -6,10 +6,15 @@
 
 VERSION := 0.1.0
 BUILD ?= build
+SOVERSION := 0
 PREFIX ?= /usr/local
+DESTDIR ?=
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
 SAN ?=
 CC ?= cc
 AR ?= ar
+OBJCOPY ?= objcopy
 PKG_CONFIG ?= pkg-config
 
 CSTD := -std=c11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64
@@ -21,7 +26,7 @@ else
 HARDEN := -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 endif
 CFLAGS ?= -O2 -g
-ALL_CFLAGS = $(CSTD) $(WARN) $(HARDEN) -fPIC -fvisibility=hidden -DVERSION='"$(VERSION)"' -Ilib -Ifsd $(CFLAGS)
+ALL_CFLAGS = $(CSTD) $(WARN) $(HARDEN) -fPIC -DVERSION='"$(VERSION)"' -Ilib -Ifsd $(CFLAGS)
 ALL_LDFLAGS = $(HARDEN) -Wl,-z,relro,-z,now $(LDFLAGS)
 
 FUSE_CFLAGS = $(shell $(PKG_CONFIG) --cflags fuse3)
@@ -30,23 +35,39 @@ CJSON_LIBS = $(shell $(PKG_CONFIG) --libs libcjson)
 LIBS = -lpthread -lm
 
 LIB_SRC := $(wildcard lib/*.c)
-MAINS := fsd/mount.c fsd/fsck.c
+MAINS := fsd/mount.c fsd/fsck.c fsd/convert.c
 FSD_SRC := $(filter-out $(MAINS),$(wildcard fsd/*.c))
 FSD_FUSE := fsd/ops.c
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
 FSD_OBJ := $(FSD_SRC:%.c=$(BUILD)/obj/%.o)
-COMMANDS := $(BUILD)/mount.safetensors $(BUILD)/fsck.safetensors
+COMMANDS := $(BUILD)/mount.safetensors $(BUILD)/fsck.safetensors $(BUILD)/safetensors-convert
+
+SHARED := $(BUILD)/libsafetensors.so.$(SOVERSION)
+# For others to link: like the shared library it defines fs_ and tm_ only. libsafetensors.a is for our own commands, which use
+# the library's inside.
+STATIC := $(BUILD)/install/libsafetensors.a
 
 .PHONY: all
-all: $(COMMANDS)
+all: $(COMMANDS) $(SHARED) $(STATIC)
 
-$(BUILD)/obj/%.o: %.c
+$(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	@echo "  CC $<"; $(CC) $(ALL_CFLAGS) $(FUSE_CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/libsafetensors.a: $(LIB_OBJ)
 	@rm -f $@
 	@$(AR) rcs $@ $^
+
+$(SHARED): $(LIB_OBJ) lib/libsafetensors.map
+	@echo "  LD $@"; $(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,$(@F) -Wl,--version-script=lib/libsafetensors.map \
+		$(LIB_OBJ) $(LIBS) -o $@
+	@ln -sf $(@F) $(BUILD)/libsafetensors.so
+
+$(STATIC): $(LIB_OBJ)
+	@mkdir -p $(@D); rm -f $@
+	@$(LD) -r $(LIB_OBJ) -o $(@D)/safetensors.o
+	@$(OBJCOPY) --wildcard --keep-global-symbol='fs_*' --keep-global-symbol='tm_*' $(@D)/safetensors.o
+	@$(AR) rcs $@ $(@D)/safetensors.o
 
 $(BUILD)/obj/fsd.a: $(FSD_OBJ)
 	@rm -f $@
@@ -57,6 +78,21 @@ $(BUILD)/mount.safetensors: $(BUILD)/obj/fsd/mount.o $(BUILD)/obj/fsd.a $(BUILD)
 
 $(BUILD)/fsck.safetensors: $(BUILD)/obj/fsd/fsck.o $(BUILD)/obj/fsd.a $(BUILD)/libsafetensors.a
 	@echo "  LD $@"; $(CC) $(ALL_LDFLAGS) $^ $(CJSON_LIBS) $(LIBS) -o $@
+
+$(BUILD)/safetensors-convert: $(BUILD)/obj/fsd/convert.o $(BUILD)/obj/fsd.a $(BUILD)/libsafetensors.a
+	@echo "  LD $@"; $(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
+
+# The library, for C programmers.
+.PHONY: install-lib
+install-lib: $(SHARED) $(STATIC)
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)/safetensors
+	install -m 644 lib/safetensors/safetensors.h lib/safetensors/tensor.h $(DESTDIR)$(INCLUDEDIR)/safetensors/
+	install -m 644 $(STATIC) $(DESTDIR)$(LIBDIR)/
+	install -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)/libsafetensors.so.$(VERSION)
+	ln -sf libsafetensors.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libsafetensors.so.$(SOVERSION)
+	ln -sf libsafetensors.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libsafetensors.so
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' lib/libsafetensors.pc.in \
+		> $(DESTDIR)$(LIBDIR)/pkgconfig/libsafetensors.pc
 
 # Tests, fuzz targets and benchmarks: each kind brings its own rules.
 include $(wildcard tests/*.mk)

@@ -6,7 +6,7 @@
 #include "node.h"
 #include "tree.h"
 
-/* t must outlive the kind. NULL: no memory. */
-struct kind *info_kind_new(const struct tree *t);
+/* t and exports (the kind behind .export) must outlive the kind. NULL: no memory. */
+struct kind *info_kind_new(const struct tree *t, struct kind *exports);
 
 #endif

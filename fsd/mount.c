@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "export.h"
 #include "info.h"
 #include "model_kind.h"
 #include "mountpoint.h"
@@ -24,6 +25,7 @@ enum { READAHEAD = 2 << 20 };
 struct mount {
     struct options o;
     char *source, *mountpoint; /* absolute, resolved */
+    char *base;                /* name of exports */
     dev_t device;              /* in the keeper: of the mount */
     struct model *model;
     struct tree *tree;
@@ -124,13 +126,18 @@ static int set_owner(struct mount *m)
 static int build(struct mount *m)
 {
     struct fs *fs = &m->fs;
+    struct kind *exports = NULL;
     int err = load(m);
     if (err == 0)
         err = set_owner(m);
     if (err == 0)
         err = add_kind(fs, model_kind_new(m->tree));
+    if (err == 0 && !(m->base = export_base(m->o.source)))
+        err = no_memory();
     if (err == 0)
-        err = add_kind(fs, info_kind_new(m->tree));
+        err = add_kind(fs, exports = export_kind_new(m->model, m->base));
+    if (err == 0)
+        err = add_kind(fs, info_kind_new(m->tree, exports));
     if (err)
         return err;
     fs->direct_io = m->o.direct_io;
@@ -145,6 +152,7 @@ static void destroy(struct mount *m)
         m->fs.kind[i]->ops->free(m->fs.kind[i]);
     tree_free(m->tree);
     model_free(m->model);
+    free(m->base);
 }
 
 static void ready(void *ctx)

@@ -56,6 +56,17 @@ int extents_add_memory(struct extents *x, const void *p, uint64_t len)
     memcpy(copy, p, (size_t)len);
     e->kind = EXTENT_MEMORY;
     e->memory = copy;
+    e->owned = 1;
+    return 0;
+}
+
+int extents_add_borrowed(struct extents *x, const void *p, uint64_t len)
+{
+    struct extent *e = len ? append(x, len) : NULL;
+    if (!e)
+        return len ? -ENOMEM : 0;
+    e->kind = EXTENT_MEMORY;
+    e->memory = (void *)(uintptr_t)p;
     return 0;
 }
 
@@ -75,7 +86,7 @@ void extents_free(struct extents *x)
     for (size_t i = 0; i < x->n; i++) {
         if (x->v[i].kind == EXTENT_SOURCE)
             source_free(x->v[i].source);
-        else if (x->v[i].kind == EXTENT_MEMORY)
+        else if (x->v[i].kind == EXTENT_MEMORY && x->v[i].owned)
             free(x->v[i].memory);
     }
     free(x->v);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT
- * A file as a list of extents: ranges of a mapped source, small blocks of memory, ranges computed on demand.
+ * A file as a list of extents: ranges of a mapped source, blocks of memory, ranges computed on demand.
  * Everything that can be opened or written is one of these lists, and there is one way to read them. */
 #ifndef EXTENT_H
 #define EXTENT_H
@@ -25,8 +25,11 @@ struct extent {
             struct source *source;
             uint64_t off;
         };
-        void *memory; /* EXTENT_MEMORY: owned */
-        struct {      /* EXTENT_COMPUTED: ctx is borrowed */
+        struct { /* EXTENT_MEMORY */
+            void *memory;
+            int owned; /* to be freed with the list */
+        };
+        struct { /* EXTENT_COMPUTED: ctx is borrowed */
             extent_fill fill;
             const void *ctx;
         };
@@ -41,7 +44,8 @@ struct extents {
 
 /* Each appends; an empty range adds nothing, a range that continues the last one is joined to it. -ENOMEM. */
 int extents_add_source(struct extents *x, struct source *s, uint64_t off, uint64_t len);
-int extents_add_memory(struct extents *x, const void *p, uint64_t len); /* copies */
+int extents_add_memory(struct extents *x, const void *p, uint64_t len);   /* copies */
+int extents_add_borrowed(struct extents *x, const void *p, uint64_t len); /* p must outlive the list */
 int extents_add_computed(struct extents *x, extent_fill fill, const void *ctx, uint64_t len);
 void extents_free(struct extents *x);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "extent.h"
 #include "source.h"
 #include "tensor_i.h"
 
@@ -14,7 +15,8 @@ struct tm_tensor {
     uint64_t nbytes;
     void *data;
     void *owned;           /* to be freed with the tensor */
-    struct source *source; /* kept open for the tensor */
+    struct source *source; /* kept open for the tensor ... */
+    uint64_t offset;       /* ... whose bytes begin there in it */
     uint64_t shape[];
 };
 
@@ -70,6 +72,7 @@ tm_tensor *tensor_of_source(tm_dtype dtype, int rank, const uint64_t *shape, str
     if (s->map) {
         t->data = (void *)(uintptr_t)(s->map + off);
         t->source = source_ref(s);
+        t->offset = off;
         return t;
     }
     if (t->nbytes == 0)
@@ -84,6 +87,13 @@ tm_tensor *tensor_of_source(tm_dtype dtype, int rank, const uint64_t *shape, str
         return NULL;
     }
     return t;
+}
+
+int tensor_extents(const tm_tensor *t, struct extents *x)
+{
+    if (t->source)
+        return extents_add_source(x, t->source, t->offset, t->nbytes);
+    return extents_add_borrowed(x, t->data, t->nbytes);
 }
 
 tm_tensor *tm_tensor_ref(tm_tensor *t)

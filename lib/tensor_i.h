@@ -5,10 +5,15 @@
 
 #include "safetensors/tensor.h"
 
+struct extents;
 struct source;
 
 /* A tensor over bytes of a source, which it keeps open: mapped where the source is, else read into memory
  * here. NULL with errno. */
 tm_tensor *tensor_of_source(tm_dtype dtype, int rank, const uint64_t *shape, struct source *s, uint64_t off);
+
+/* Appends its bytes to x: as a range of the file where they are mapped from one, else as memory that t must
+ * outlive. */
+int tensor_extents(const tm_tensor *t, struct extents *x);
 
 #endif

@@ -87,6 +87,39 @@ const char *fs_format(fs_file *f);
  * is no i-th. */
 int fs_tensor_offset(fs_file *f, int i, uint64_t *offset);
 
+/* Writing. A writer collects tensors and metadata; fs_write makes the file from them, byte for byte as the
+ * reference implementation would. Nothing of the file exists before. One writer is for one thread at a time.
+ */
+typedef struct fs_writer fs_writer;
+
+/* A writer for a file at path, which need not exist. NULL: ENOMEM. */
+fs_writer *fs_writer_new(const char *path);
+
+/* Adds a tensor; the order does not matter. The writer takes a reference of its own, so t may be released at
+ * once; the bytes of a wrapped tensor must stay until fs_write has returned. -EEXIST: a name twice; -EINVAL:
+ * no UTF-8, the name
+ * "__metadata__", a dtype without a safetensors code; -ENOMEM. A failed call adds nothing. */
+int fs_add_tensor(fs_writer *w, const char *name, tm_tensor *t);
+int fs_add_tensor_n(fs_writer *w, const char *name, size_t len, tm_tensor *t);
+int fs_add_tensor_e(fs_writer *w, const char *name, size_t len, tm_tensor *t, fs_error *e);
+
+/* Sets one entry of `__metadata__`; the last value of a key stays. -EINVAL: no UTF-8; -ENOMEM. */
+int fs_set_metadata(fs_writer *w, const char *key, const char *value);
+int fs_set_metadata_e(fs_writer *w, const char *key, size_t key_len, const char *value, size_t value_len,
+                      fs_error *e);
+
+/* Writes the file: a temporary file in the same directory, fsync, rename, fsync of the directory. What stands
+ * under the path is at any time the old file or the complete new one; a file that is mapped (also the one the
+ * tensors come from) may be replaced. A symbolic link is replaced, not followed. The mode is that of the
+ * replaced file, else 0666 & ~umask. -ENOENT, -EACCES, -EROFS, -EISDIR, -ENOSPC, -EFBIG (a header of more
+ * than 100,000,000 bytes), -EIO, ...: then the target is as it was and no temporary file is left. May be
+ * called again. */
+int fs_write(fs_writer *w);
+int fs_write_e(fs_writer *w, fs_error *e);
+
+/* Drops what was collected. NULL is allowed. */
+void fs_writer_free(fs_writer *w);
+
 /* Checks a file and calls found() for everything that is wrong with it, not only for the first thing. Returns
  * the number of findings, or a negative errno if the file could not be read (that is then not a finding; *e
  * says why, and may be NULL). */
