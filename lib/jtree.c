@@ -50,7 +50,7 @@ static int read_scalar(struct reader *r, char c, struct jvalue *v)
     default:
         v->type = J_NUMBER;
         if (c == '-' || (c >= '0' && c <= '9'))
-            return number_read(r->j, &v->number);
+            return jnumber_read(r->j, &v->number);
         r->j->why = r->j->p == r->j->end ? "the text ends too early" : "no JSON value";
         return -1;
     }
@@ -219,7 +219,7 @@ static void write_scalar(struct buf *out, const struct jvalue *v)
     case J_NULL: buf_str(out, "null"); break;
     case J_FALSE: buf_str(out, "false"); break;
     case J_TRUE: buf_str(out, "true"); break;
-    case J_NUMBER: number_write(out, &v->number); break;
+    case J_NUMBER: jnumber_write(out, &v->number); break;
     case J_TEXT: buf_json_string(out, v->text.s, v->text.len); break;
     case J_ARRAY: buf_str(out, "[]"); break; /* the empty ones */
     case J_OBJECT: buf_str(out, "{}"); break;

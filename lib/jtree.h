@@ -4,7 +4,7 @@
 #ifndef JTREE_H
 #define JTREE_H
 
-#include "number.h"
+#include "jnumber.h"
 
 enum jtype { J_NULL, J_FALSE, J_TRUE, J_NUMBER, J_TEXT, J_ARRAY, J_OBJECT };
 
@@ -14,7 +14,7 @@ struct jvalue {
     uint32_t place;       /* among its siblings in the text */
     struct json_text key; /* of a member of an object */
     union {
-        struct number number;
+        struct jnumber number;
         struct json_text text;
         struct jvalue **item; /* of an object: by the bytes of their keys, the last value of each only */
     };

@@ -42,16 +42,16 @@ static int read_text(struct reader *r, fs_text *out)
 
 static int read_integer(struct reader *r, uint64_t most, uint64_t *out)
 {
-    struct number n;
+    struct jnumber n;
     const char *from = r->j.p;
-    if (number_read(&r->j, &n) < 0)
+    if (jnumber_read(&r->j, &n) < 0)
         return -1;
-    if (n.kind == NUMBER_U64 && n.u <= most) {
+    if (n.kind == JNUMBER_U64 && n.u <= most) {
         *out = n.u;
         return 0;
     }
     r->j.p = from;
-    return fail(r, n.kind == NUMBER_U64 ? "an integer too large for its member" : "an integer expected");
+    return fail(r, n.kind == JNUMBER_U64 ? "an integer too large for its member" : "an integer expected");
 }
 
 static int read_word(struct reader *r, unsigned char *out)
@@ -179,16 +179,16 @@ static int read_optional(struct reader *r, const struct thin_field *f, void *at)
     fs_opt_u64 *u = at;
     fs_opt_f64 *d = at;
     fs_opt_bool *b = at;
-    struct number n;
+    struct jnumber n;
     uint64_t most = f->type == THIN_OPT_U8 ? UINT8_MAX : f->type == THIN_OPT_U32 ? UINT32_MAX : UINT64_MAX;
     if (f->type == THIN_OPT_BOOL) {
         b->present = 1;
         return read_word(r, &b->value);
     }
     if (f->type == THIN_OPT_F64) {
-        if (number_read(&r->j, &n) < 0)
+        if (jnumber_read(&r->j, &n) < 0)
             return -1;
-        *d = (fs_opt_f64){number_double(&n), 1};
+        *d = (fs_opt_f64){jnumber_double(&n), 1};
         return 0;
     }
     u->present = 1;

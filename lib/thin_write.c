@@ -83,7 +83,7 @@ static void write_value(struct buf *out, const struct thin_field *f, const void 
     case THIN_OPT_U64:
     case THIN_OPT_U32:
     case THIN_OPT_U8: buf_printf(out, "%" PRIu64, ((const fs_opt_u64 *)at)->value); break;
-    case THIN_OPT_F64: number_write_double(out, ((const fs_opt_f64 *)at)->value); break;
+    case THIN_OPT_F64: jnumber_write_double(out, ((const fs_opt_f64 *)at)->value); break;
     case THIN_OPT_BOOL: buf_str(out, ((const fs_opt_bool *)at)->value ? "true" : "false"); break;
     case THIN_JSON:
     case THIN_MAP: write_json(out, text, level); break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "number.h"
+#include "jnumber.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -58,7 +58,7 @@ static double power(int32_t exponent)
 }
 
 /* One multiplication or division, but for the smallest numbers. */
-static int to_double(struct json *j, const char *from, const struct parts *n, struct number *out)
+static int to_double(struct json *j, const char *from, const struct parts *n, struct jnumber *out)
 {
     double f = (double)n->significand;
     int32_t e = n->exponent;
@@ -72,11 +72,11 @@ static int to_double(struct json *j, const char *from, const struct parts *n, st
         f = e >= 0 ? f * power(e) : f / power(-e);
     if (isinf(f))
         return fail(j, from, "a number too large");
-    *out = (struct number){.kind = NUMBER_F64, .f = n->negative ? -f : f};
+    *out = (struct jnumber){.kind = JNUMBER_F64, .f = n->negative ? -f : f};
     return 0;
 }
 
-static int read_exponent(struct json *j, const char *from, struct parts *n, struct number *out)
+static int read_exponent(struct json *j, const char *from, struct parts *n, struct jnumber *out)
 {
     int32_t e = 0;
     bool minus = false, over = false;
@@ -98,7 +98,7 @@ static int read_exponent(struct json *j, const char *from, struct parts *n, stru
 }
 
 /* Behind the integer digits: the first digit of the fraction that does not fit ends the taking of digits. */
-static int read_fraction(struct json *j, const char *from, struct parts *n, struct number *out)
+static int read_fraction(struct json *j, const char *from, struct parts *n, struct jnumber *out)
 {
     if (is(j, '.')) {
         j->p++;
@@ -114,7 +114,7 @@ static int read_fraction(struct json *j, const char *from, struct parts *n, stru
     return to_double(j, from, n, out);
 }
 
-int number_read(struct json *j, struct number *out)
+int jnumber_read(struct json *j, struct jnumber *out)
 {
     struct parts n = {0};
     json_peek(j);
@@ -139,17 +139,17 @@ int number_read(struct json *j, struct number *out)
     if (is(j, '.') || is(j, 'e') || is(j, 'E') || !whole)
         return read_fraction(j, from, &n, out);
     if (!n.negative)
-        *out = (struct number){.kind = NUMBER_U64, .u = n.significand};
+        *out = (struct jnumber){.kind = JNUMBER_U64, .u = n.significand};
     else if (n.significand && n.significand <= UINT64_C(1) << 63)
-        *out = (struct number){.kind = NUMBER_I64, .i = (int64_t)(0 - n.significand)};
+        *out = (struct jnumber){.kind = JNUMBER_I64, .i = (int64_t)(0 - n.significand)};
     else
-        *out = (struct number){.kind = NUMBER_F64, .f = -(double)n.significand};
+        *out = (struct jnumber){.kind = JNUMBER_F64, .f = -(double)n.significand};
     return 0;
 }
 
-double number_double(const struct number *n)
+double jnumber_double(const struct jnumber *n)
 {
-    return n->kind == NUMBER_F64 ? n->f : n->kind == NUMBER_U64 ? (double)n->u : (double)n->i;
+    return n->kind == JNUMBER_F64 ? n->f : n->kind == JNUMBER_U64 ? (double)n->u : (double)n->i;
 }
 
 /* digits * 10^exponent, read back: without a point, so that no locale has a say. */
@@ -183,7 +183,7 @@ static int shortest(double x, uint64_t *digits)
     return 0; /* not reached: 17 digits always do */
 }
 
-void number_write_double(struct buf *out, double x)
+void jnumber_write_double(struct buf *out, double x)
 {
     uint64_t value = 0;
     char digits[24];
@@ -210,11 +210,11 @@ void number_write_double(struct buf *out, double x)
     }
 }
 
-void number_write(struct buf *out, const struct number *n)
+void jnumber_write(struct buf *out, const struct jnumber *n)
 {
     switch (n->kind) {
-    case NUMBER_U64: buf_printf(out, "%" PRIu64, n->u); break;
-    case NUMBER_I64: buf_printf(out, "%" PRId64, n->i); break;
-    case NUMBER_F64: number_write_double(out, n->f); break;
+    case JNUMBER_U64: buf_printf(out, "%" PRIu64, n->u); break;
+    case JNUMBER_I64: buf_printf(out, "%" PRId64, n->i); break;
+    case JNUMBER_F64: jnumber_write_double(out, n->f); break;
     }
 }
