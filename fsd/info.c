@@ -76,7 +76,7 @@ static int open_stats(struct info_kind *k, struct content *c)
     struct buf text = {0};
     stats_write(&text);
     buf_printf(&text, "tensors %zu\nsource %s\nmapped %s\n", k->tree->model->n_tensors,
-               s->changed ? "changed" : "unchanged", s->map ? "yes" : "no");
+               model_changed(k->tree->model) ? "changed" : "unchanged", s->map ? "yes" : "no");
     c->fresh = true;
     return add_text(c, &text);
 }

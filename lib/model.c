@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "directory.h"
 #include "safetensors/tensor.h"
 #include "thin.h"
 
@@ -22,6 +23,10 @@ void model_free(struct model *m)
 {
     if (!m)
         return;
+    for (size_t i = 0; i < m->n_parts; i++)
+        model_free(m->part[i]); /* a part has no parts */
+    free(m->part);
+    directory_free(m->dir);
     source_free(m->source);
     if (m->thin)
         thin_free(m->thin);
@@ -86,6 +91,14 @@ int model_index(struct model *m, uint32_t number)
     if (model_find(m, hash, t->name, t->name_len) != INDEX_NONE)
         return -EEXIST;
     return index_add(&m->by_name, hash, number);
+}
+
+bool model_changed(const struct model *m)
+{
+    bool changed = m->source->changed;
+    for (size_t i = 0; i < m->n_parts; i++)
+        changed |= m->part[i]->source->changed;
+    return changed;
 }
 
 const char *tensor_code(const struct tensor *t)

@@ -35,7 +35,10 @@ struct model {
     struct metadata *metadata;
     size_t n_metadata, room_metadata;
     struct index by_name;
-    struct arena arena;              /* names, shapes, metadata */
+    struct arena arena;    /* names, shapes, metadata */
+    struct directory *dir; /* owned; of a model directory, whose shards are its parts */
+    struct model **part;
+    size_t n_parts;
     struct thin *thin;               /* owned; of a ThinTensor archive */
     uint64_t header_off, header_len; /* the header text as stored; length 0 if the format has none */
 };
@@ -43,6 +46,12 @@ struct model {
 /* Opens a model file of any known kind, told by its content. */
 int model_open(const char *path, enum source_how how, struct model **out, struct report *r);
 void model_free(struct model *m);
+
+/* Reads what an opened source holds. */
+int model_read(struct source *s, struct model **out, struct report *r);
+
+/* Was one of its files truncated or overwritten in place? */
+bool model_changed(const struct model *m);
 
 /* For readers. All -ENOMEM; model_add_tensor gives the new tensor, zeroed, in *out, which is valid until the
  * next is added. model_index says under which name it can be found: -EEXIST if that name is taken. */

@@ -24,6 +24,10 @@ static fs_error describe(const struct report *r, const char *kind, int code, con
     struct buf tensor = {0}, text = {0};
     if (name)
         buf_printable(&tensor, name, len, 200);
+    if (r->part) {
+        buf_printable(&text, r->part, strlen(r->part), 100);
+        buf_str(&text, ": ");
+    }
     if (r->what)
         buf_printf(&text, "%s: ", r->what);
     if (name)

@@ -13,6 +13,7 @@ struct report {
     fs_error first;   /* code 0 while there is none */
     size_t count;     /* of findings about the content (EBADMSG, ENOTSUP); failures to read it are none */
     bool deep;        /* look at the tensors' bytes as well, where there are digests of them */
+    const char *part; /* which file of several it is, or NULL: stands before all else */
     const char *what; /* what is being read, "safetensors header": begins each message */
     void (*each)(void *ctx, const fs_error *e); /* called for each of them; NULL: stop at the first */
     void (*note)(void *ctx, const fs_error *e); /* what is worth saying and no error; may be NULL */

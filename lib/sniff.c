@@ -70,7 +70,7 @@ enum container sniff(const unsigned char *b, size_t n, uint64_t size, const char
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (n >= known[i].at + known[i].len && memcmp(b + known[i].at, known[i].magic, known[i].len) == 0) {
             *what = known[i].what;
-            return CONTAINER_OTHER;
+            return known[i].magic[0] == '{' ? CONTAINER_JSON : CONTAINER_OTHER;
         }
     return CONTAINER_SAFETENSORS; /* whose reader says what is wrong with it */
 }

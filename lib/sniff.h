@@ -8,9 +8,10 @@
 
 enum { SNIFF_BYTES = 512 }; /* how many first bytes are enough */
 
-enum container { CONTAINER_SAFETENSORS, CONTAINER_THIN, CONTAINER_OTHER };
+enum container { CONTAINER_SAFETENSORS, CONTAINER_THIN, CONTAINER_JSON, CONTAINER_OTHER };
 
-/* b holds the first n bytes (SNIFF_BYTES, or all) of a file of `size` bytes. For CONTAINER_OTHER *what
+/* b holds the first n bytes (SNIFF_BYTES, or all) of a file of `size` bytes. For CONTAINER_OTHER and
+ * CONTAINER_JSON (which may be the index of a model directory) *what
  * completes the sentence "FILE ..." and says what it is and, where that is certain, what to do. */
 enum container sniff(const unsigned char *b, size_t n, uint64_t size, const char **what);
 

@@ -22,6 +22,10 @@ struct source {
     uint64_t size;
     struct stat st; /* as it was when opened */
     char *name;     /* base name of the path it was opened by */
+
+    struct shelf *shelf; /* of a file that is opened and mapped when needed (shelf.h), with what that needs */
+    struct source *newer, *older;
+    unsigned pins;
 };
 
 enum source_how { SOURCE_MAP, SOURCE_COPY };
@@ -32,6 +36,16 @@ int source_open(const char *path, enum source_how how, struct source **out, stru
 struct source *source_ref(struct source *s);
 void source_free(struct source *s); /* drops a reference */
 
+/* A source without bytes, for what is no file. NULL: no memory. */
+struct source *source_none(const char *name, const struct stat *st);
+
+/* Where it is mapped, NULL if it is not: use source_read then. */
+const unsigned char *source_mapped(struct source *s);
+
+/* Its descriptor, to be given back; -1: it lies in memory; or another negative errno. */
+int source_fd(const struct source *s);
+void source_fd_done(const struct source *s);
+
 /* Copies [off, off + len). -EIO if the file is shorter than that by now, or a read error. */
 int source_read(const struct source *s, uint64_t off, void *buf, size_t len);
 
@@ -41,5 +55,10 @@ int source_check(struct source *s);
 
 /* Makes the pages of a mapped range present, in large reads where they are on disk. -EIO where that fails. */
 int source_populate(const struct source *s, uint64_t off, uint64_t len);
+
+/* The parts a source is made of. */
+const unsigned char *source_map_file(int fd, uint64_t size);
+void source_unmap(const unsigned char *p, uint64_t size);
+int source_read_fd(int fd, uint64_t off, void *buf, size_t len);
 
 #endif
