@@ -1,122 +1,70 @@
-/* SPDX-License-Identifier: MIT
- * The manifest as text. */
-#include <inttypes.h>
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "jtree.h"
-#include "thin_manifest.h"
-#include "thin_schema.h"
+#include "checked.h"
+#include "thin.h"
+#include "thin_write.h"
 
-static void write_struct(struct buf *out, const struct thin_table *t, const void *from, unsigned level);
-
-static bool absent(const struct thin_field *f, const void *at)
+static void put(struct buf *out, uint64_t v, unsigned n)
 {
-    switch ((enum thin_type)f->type) {
-    case THIN_TEXT: /* of the optional kind even an empty text is there */
-        return ((const fs_text *)at)->s == NULL ||
-               (f->presence == THIN_LIST && ((const fs_text *)at)->len == 0);
-    case THIN_JSON:
-    case THIN_MAP: return ((const fs_text *)at)->s == NULL;
-    case THIN_OPT_U64:
-    case THIN_OPT_U32:
-    case THIN_OPT_U8: return !((const fs_opt_u64 *)at)->present;
-    case THIN_OPT_F64: return !((const fs_opt_f64 *)at)->present;
-    case THIN_OPT_BOOL: return !((const fs_opt_bool *)at)->present;
-    case THIN_TEXTS: return ((const fs_texts *)at)->n == 0;
-    case THIN_BOOLS: return ((const fs_bools *)at)->n == 0;
-    default: return false;
-    }
+    for (; n; n--, v >>= 8)
+        buf_char(out, (char)(v & 0xFF));
 }
 
-/* Text of any JSON, its lines moved in; strings in it hold no line ends. */
-static void write_json(struct buf *out, const fs_text *t, unsigned level)
+static int put_table(const struct thin_entry *v, size_t n, uint64_t at, struct buf *out)
 {
-    const char *p = t->s, *end = t->s + t->len;
-    while (p < end) {
-        const char *line = memchr(p, '\n', (size_t)(end - p));
-        buf_add(out, p, (size_t)((line ? line : end) - p));
-        if (!line)
-            break;
-        jtree_line(out, level);
-        p = line + 1;
+    for (size_t i = 0; i < n; i++) {
+        if (v[i].id->len > THIN_ID_MAX)
+            return -EOVERFLOW;
+        put(out, v[i].id->len, 2);
+        buf_add(out, v[i].id->s, v[i].id->len);
+        put(out, at, 8);
+        put(out, v[i].size, 8);
+        put(out, v[i].size, 8);
+        put(out, 0, 4);
+        buf_add(out, v[i].digest, 32);
+        if (add_overflows(at, v[i].size, &at))
+            return -EOVERFLOW;
     }
+    return 0;
 }
 
-struct array {
-    const char *v;
-    size_t n;
-};
-
-static void write_array(struct buf *out, const struct thin_field *f, const void *at, unsigned level)
+int thin_write_head(const struct thin_manifest *m, const struct thin_entry *v, size_t n, struct buf *out)
 {
-    struct array a;
-    memcpy(&a, at, sizeof a);
-    buf_char(out, '[');
-    for (size_t i = 0; i < a.n; i++) {
-        if (i)
-            buf_char(out, ',');
-        jtree_line(out, level + 1);
-        const fs_text *text = (const fs_text *)(const void *)a.v;
-        const uint64_t *size = (const uint64_t *)(const void *)a.v;
-        if (f->type == THIN_TEXTS)
-            buf_json_string(out, text[i].s, text[i].len);
-        else if (f->type == THIN_BOOLS)
-            buf_str(out, a.v[i] ? "true" : "false");
-        else if (f->type == THIN_SHAPE)
-            buf_printf(out, "%" PRIu64, size[i]);
-        else
-            write_struct(out, f->table, a.v + i * f->table->size, level + 1);
-    }
-    if (a.n)
-        jtree_line(out, level);
-    buf_char(out, ']');
+    struct buf text = {0};
+    uint64_t table = 0;
+    thin_manifest_write(m, &text);
+    for (size_t i = 0; i < n; i++)
+        table += THIN_RECORD + v[i].id->len;
+    uint64_t table_off = THIN_HEADER + text.len;
+    buf_add(out, "THINv0\0\0", 8);
+    put(out, THIN_HEADER, 4);
+    put(out, 0, 4);
+    put(out, THIN_HEADER, 8);
+    put(out, text.len, 8);
+    put(out, table_off, 8);
+    put(out, n, 8);
+    put(out, table_off + table, 8);
+    for (int i = 0; i < 4; i++)
+        put(out, 0, 8);
+    buf_add(out, text.p, text.len);
+    int err = text.failed ? -ENOMEM : put_table(v, n, table_off + table, out);
+    buf_free(&text);
+    return err < 0 ? err : out->failed ? -ENOMEM : 0;
 }
 
-static void write_value(struct buf *out, const struct thin_field *f, const void *at, unsigned level)
+int thin_write_prefix(const struct thin_build *b, const uint32_t *order, struct buf *out)
 {
-    const fs_text *text = at;
-    switch ((enum thin_type)f->type) {
-    case THIN_TEXT: buf_json_string(out, text->s, text->len); break;
-    case THIN_U64:
-    case THIN_U32: buf_printf(out, "%" PRIu64, *(const uint64_t *)at); break;
-    case THIN_BOOL: buf_str(out, *(const unsigned char *)at ? "true" : "false"); break;
-    case THIN_OPT_U64:
-    case THIN_OPT_U32:
-    case THIN_OPT_U8: buf_printf(out, "%" PRIu64, ((const fs_opt_u64 *)at)->value); break;
-    case THIN_OPT_F64: jnumber_write_double(out, ((const fs_opt_f64 *)at)->value); break;
-    case THIN_OPT_BOOL: buf_str(out, ((const fs_opt_bool *)at)->value ? "true" : "false"); break;
-    case THIN_JSON:
-    case THIN_MAP: write_json(out, text, level); break;
-    case THIN_TEXTS:
-    case THIN_BOOLS:
-    case THIN_SHAPE:
-    case THIN_STRUCTS: write_array(out, f, at, level); break;
-    case THIN_STRUCT: write_struct(out, f->table, at, level); break;
+    struct thin_entry *v = malloc((b->n_tensors + 1) * sizeof *v);
+    if (!v)
+        return -ENOMEM;
+    for (size_t i = 0; i < b->n_tensors; i++) {
+        const struct thin_tensor *t = &b->tensors[order[i]];
+        v[i] = (struct thin_entry){&t->id, t->tensor->nbytes, t->digest};
     }
-}
-
-static void write_struct(struct buf *out, const struct thin_table *t, const void *from, unsigned level)
-{
-    bool any = false;
-    buf_char(out, '{');
-    for (size_t i = 0; i < t->n; i++) {
-        const struct thin_field *f = &t->field[i];
-        const char *at = (const char *)from + f->at;
-        if ((f->presence == THIN_OPTIONAL || f->presence == THIN_LIST) && absent(f, at))
-            continue;
-        if (any)
-            buf_char(out, ',');
-        any = true;
-        jtree_line(out, level + 1);
-        buf_printf(out, "\"%s\": ", f->key);
-        write_value(out, f, at, level + 1);
-    }
-    if (any)
-        jtree_line(out, level);
-    buf_char(out, '}');
-}
-
-void thin_manifest_write(const struct thin_manifest *m, struct buf *out)
-{
-    write_struct(out, &thin_manifest_table, m, 0);
+    int err = thin_write_head(&b->manifest, v, b->n_tensors, out);
+    free(v);
+    return err;
 }
