@@ -77,6 +77,7 @@ static int open_stats(struct info_kind *k, struct content *c)
     stats_write(&text);
     buf_printf(&text, "tensors %zu\nsource %s\nmapped %s\n", k->tree->model->n_tensors,
                model_changed(k->tree->model) ? "changed" : "unchanged", s->map ? "yes" : "no");
+    export_stats(k->exports, &text);
     c->fresh = true;
     return add_text(c, &text);
 }

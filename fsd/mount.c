@@ -19,6 +19,7 @@
 #include "options.h"
 #include "processes.h"
 #include "say.h"
+#include "thin_export.h"
 
 enum { READAHEAD = 2 << 20 };
 
@@ -132,7 +133,7 @@ static int build(struct mount *m)
         err = set_owner(m);
     if (err == 0)
         err = add_kind(fs, model_kind_new(m->tree));
-    if (err == 0 && !(m->base = export_base(m->o.source)))
+    if (err == 0 && !(m->base = export_base(m->model->dir ? m->model->source->name : m->o.source)))
         err = no_memory();
     if (err == 0)
         err = add_kind(fs, exports = export_kind_new(m->model, m->base));
@@ -247,6 +248,7 @@ static int serve(void *ctx, int ready_fd)
     m->ready_fd = ready_fd;
     m->fs.ready = ready;
     m->fs.ctx = m;
+    thin_export_interrupted = ops_interrupted;
     int status = build(m);
     if (status)
         goto out;

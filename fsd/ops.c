@@ -258,6 +258,13 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         free_content(c);
 }
 
+static _Thread_local fuse_req_t reading;
+
+bool ops_interrupted(void)
+{
+    return reading && fuse_req_interrupted(reading);
+}
+
 /* The read path: everything that can be read comes through here. The kernel copies straight from the mapping.
  * Should the source shrink just then, the kernel itself ends the request with EIO, and nothing is left to
  * reply to. */
@@ -268,7 +275,9 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, stru
     int n = MOST_VECTORS;
     void *scratch;
     (void)ino;
+    reading = req;
     ssize_t got = extents_iov(&c->x, (uint64_t)off, size, iov, &n, &scratch);
+    reading = NULL;
     stats_count(&stats.reads, 1);
     if (got < 0) {
         stats_count(&stats.read_errors, 1);

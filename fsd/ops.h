@@ -23,6 +23,9 @@ struct fs {
     void *ctx;
 };
 
+/* Has the caller of the request this thread answers given up? */
+bool ops_interrupted(void);
+
 extern const struct fuse_lowlevel_ops fs_ops; /* userdata: struct fs * */
 
 #endif
