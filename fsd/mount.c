@@ -242,6 +242,11 @@ static int loop(struct mount *m, struct fuse_session *se)
     return EXIT_SYSTEM;
 }
 
+static void log_change(const struct source *s)
+{
+    say(s->name, "was truncated or overwritten while mounted; what lies in it can no longer be read");
+}
+
 static int serve(void *ctx, int ready_fd)
 {
     struct mount *m = ctx;
@@ -249,6 +254,7 @@ static int serve(void *ctx, int ready_fd)
     m->fs.ready = ready;
     m->fs.ctx = m;
     thin_export_interrupted = ops_interrupted;
+    source_on_change = log_change;
     int status = build(m);
     if (status)
         goto out;

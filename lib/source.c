@@ -15,6 +15,8 @@
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
 
+void (*source_on_change)(const struct source *s);
+
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -200,8 +202,8 @@ int source_check(struct source *s)
     int fd = source_fd(s);
     if (fd < 0)
         return fd;
-    if (!unchanged(s, fd))
-        s->changed = true;
+    if (!unchanged(s, fd) && !atomic_exchange(&s->changed, true) && source_on_change)
+        source_on_change(s);
     source_fd_done(s);
     return s->changed ? -EIO : 0;
 }

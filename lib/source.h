@@ -53,6 +53,10 @@ int source_read(const struct source *s, uint64_t off, void *buf, size_t len);
  * Renaming, unlinking, replacing and chmod change nothing. Costs one fstat. */
 int source_check(struct source *s);
 
+/* Called once for a source that has changed; set once, before there are threads. NULL: nobody wants to know.
+ */
+extern void (*source_on_change)(const struct source *s);
+
 /* Makes the pages of a mapped range present, in large reads where they are on disk. -EIO where that fails. */
 int source_populate(const struct source *s, uint64_t off, uint64_t len);
 
