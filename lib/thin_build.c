@@ -26,7 +26,7 @@ fs_text thin_copy(struct thin_build *b, const char *s, size_t len)
     return (fs_text){copy, copy ? len : 0};
 }
 
-static fs_text print(struct thin_build *b, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static fs_text print(struct thin_build *b, const char *fmt, va_list ap)
 {
     va_list again;
     va_copy(again, ap);
