@@ -29,7 +29,8 @@ CFLAGS ?= -O2 -g
 ALL_CFLAGS = $(CSTD) $(WARN) $(HARDEN) -fPIC -DVERSION='"$(VERSION)"' -Ilib -Ifsd $(CFLAGS)
 ALL_LDFLAGS = $(HARDEN) -Wl,-z,relro,-z,now $(LDFLAGS)
 
-FUSE_CFLAGS = $(shell $(PKG_CONFIG) --cflags fuse3)
+# As a system header: that of libfuse 3.17 is not pedantic.
+FUSE_CFLAGS = $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags fuse3))
 FUSE_LIBS = $(shell $(PKG_CONFIG) --libs fuse3)
 CJSON_LIBS = $(shell $(PKG_CONFIG) --libs libcjson)
 LIBS = -lpthread -lm
@@ -82,17 +83,62 @@ $(BUILD)/fsck.safetensors: $(BUILD)/obj/fsd/fsck.o $(BUILD)/obj/fsd.a $(BUILD)/l
 $(BUILD)/safetensors-convert: $(BUILD)/obj/fsd/convert.o $(BUILD)/obj/fsd.a $(BUILD)/libsafetensors.a
 	@echo "  LD $@"; $(CC) $(ALL_LDFLAGS) $^ $(LIBS) -o $@
 
+# Everything for who wants to see it work.
+MODEL ?= tests/sample.safetensors
+MNT ?=
+.PHONY: mount
+mount:
+	@tests/deps.sh build
+	@$(MAKE) --no-print-directory -s all
+	@tests/try.sh '$(BUILD)' '$(MODEL)' $(if $(MNT),'$(MNT)')
+
+# All tests: the targets check-* of tests/*.mk, each by itself also runnable.
+CHECKS = $(sort $(shell sed -n 's/^\(check-[a-z]*\):.*/\1/p' tests/*.mk))
+.PHONY: check
+check:
+	@tests/deps.sh build test
+	@$(MAKE) --no-print-directory -s all
+	+@tests/check.sh $(foreach c,$(CHECKS),'$(MAKE) --no-print-directory $(c)')
+
+# Commands, their manual and the unit; the library follows.
+BINDIR ?= $(PREFIX)/bin
+SBINDIR ?= $(PREFIX)/sbin
+MANDIR ?= $(PREFIX)/share/man
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+INSTALL ?= install
+.PHONY: install install-commands
+install: install-commands install-lib
+install-commands: $(COMMANDS)
+	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(SBINDIR)' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8' '$(DESTDIR)$(UNITDIR)'
+	$(INSTALL) -m 755 $(filter %/safetensors-convert,$(COMMANDS)) '$(DESTDIR)$(BINDIR)'
+	$(INSTALL) -m 755 $(filter-out %/safetensors-convert,$(COMMANDS)) '$(DESTDIR)$(SBINDIR)'
+	ln -sf mount.safetensors '$(DESTDIR)$(SBINDIR)/mount.fuse.safetensors'
+	$(INSTALL) -m 644 fsd/*.5 '$(DESTDIR)$(MANDIR)/man5'
+	$(INSTALL) -m 644 fsd/*.8 '$(DESTDIR)$(MANDIR)/man8'
+	ln -sf mount.safetensors.8 '$(DESTDIR)$(MANDIR)/man8/mount.fuse.safetensors.8'
+	sed 's|@SBINDIR@|$(SBINDIR)|' systemd/safetensors@.service >'$(DESTDIR)$(UNITDIR)/safetensors@.service'
+
 # The library, for C programmers.
 .PHONY: install-lib
 install-lib: $(SHARED) $(STATIC)
-	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)/safetensors
-	install -m 644 lib/safetensors/safetensors.h lib/safetensors/tensor.h $(DESTDIR)$(INCLUDEDIR)/safetensors/
-	install -m 644 $(STATIC) $(DESTDIR)$(LIBDIR)/
-	install -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)/libsafetensors.so.$(VERSION)
+	$(INSTALL) -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)/safetensors
+	$(INSTALL) -m 644 lib/safetensors/safetensors.h lib/safetensors/tensor.h $(DESTDIR)$(INCLUDEDIR)/safetensors/
+	$(INSTALL) -m 644 $(STATIC) $(DESTDIR)$(LIBDIR)/
+	$(INSTALL) -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)/libsafetensors.so.$(VERSION)
 	ln -sf libsafetensors.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libsafetensors.so.$(SOVERSION)
 	ln -sf libsafetensors.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libsafetensors.so
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' lib/libsafetensors.pc.in \
 		> $(DESTDIR)$(LIBDIR)/pkgconfig/libsafetensors.pc
+
+.PHONY: help
+help:
+	@echo 'make                          build into $$(BUILD) ($(BUILD))'
+	@echo 'make mount [MODEL=F] [MNT=D]  install what is missing, build, mount F (a small sample) at D'
+	@echo 'make check                    install what is missing, build, run all tests:'
+	@echo '                              $(CHECKS), which also run by themselves'
+	@echo 'make install [PREFIX=/usr/local] [DESTDIR=]   commands, manual pages, systemd unit'
+	@echo 'make clean                    remove build/ and build-*/'
+	@echo 'Variables: BUILD=DIR CC=COMPILER CFLAGS= SAN=address,undefined'
 
 # Tests, fuzz targets and benchmarks: each kind brings its own rules.
 include $(wildcard tests/*.mk)

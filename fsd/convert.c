@@ -2,6 +2,7 @@
  * safetensors-convert: what .export does, where nothing can be mounted. */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,37 +32,63 @@ static const struct form *form_of(const char *path)
     size_t n = strlen(path);
     for (size_t i = 0; i < N_FORMS; i++) {
         size_t e = strlen(forms[i].ending);
-        if (n > e && strcmp(path + n - e, forms[i].ending) == 0)
+        if (n > e && path[n - e - 1] != '/' && strcmp(path + n - e, forms[i].ending) == 0)
             return &forms[i];
     }
     return NULL;
 }
 
+/* The signal that asked us to stop. The temporary file must not stay, so all ends in good order. */
+static volatile sig_atomic_t stopped;
+
+static void stop(int sig)
+{
+    stopped = sig;
+}
+
+static void catch_signals(void)
+{
+    static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction now = {.sa_handler = stop}, old;
+    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
+        if (sigaction(caught[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) /* nohup */
+            sigaction(caught[i], &now, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a limit of file size is an error like a full disk */
+}
+
 /* A bar on the terminal, drawn again ten times a second. */
-int convert_draw(void *ctx, uint64_t done, uint64_t total)
+static void draw(struct timespec *last, uint64_t done, uint64_t total)
 {
     static const char full[] = "########################################";
-    struct timespec *last = ctx, now;
+    struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     int64_t ms = (now.tv_sec - last->tv_sec) * 1000 + (now.tv_nsec - last->tv_nsec) / 1000000;
     if (ms < 100 && done < total)
-        return 0;
+        return;
     *last = now;
     double part = total ? (double)done / (double)total : 1;
     fprintf(stderr, "\r[%-40.*s] %3d%% of %.1f MiB", (int)(part * 40), full, (int)(part * 100),
             (double)total / 1048576);
-    if (done == total)
-        fputs("\r\033[K", stderr);
-    return 0;
+}
+
+int convert_step(void *last, uint64_t done, uint64_t total)
+{
+    if (last)
+        draw(last, done, total);
+    return stopped ? -EINTR : 0;
 }
 
 void convert_progress(struct save_options *o, struct timespec *last)
 {
     *last = (struct timespec){0};
-    if (!isatty(2))
-        return;
-    o->progress = convert_draw;
-    o->ctx = last;
+    o->progress = convert_step;
+    o->ctx = isatty(2) ? last : NULL;
+}
+
+void convert_progress_end(const struct save_options *o)
+{
+    if (o->ctx)
+        fputs("\r\033[K", stderr); /* away with the bar */
 }
 
 static int to_safetensors(const struct convert_job *j)
@@ -81,6 +108,7 @@ static int to_safetensors(const struct convert_job *j)
     if (err == 0) {
         about = j->to;
         err = save_extents(j->to, &x, &o, &w);
+        convert_progress_end(&o);
     }
     if (err < 0)
         say(about, "%s", (about == j->to ? &w : &r)->first.message);
@@ -206,5 +234,11 @@ int main(int argc, char **argv)
             return EXIT_USAGE;
         }
     }
-    return run(&j, &w);
+    catch_signals();
+    int status = run(&j, &w);
+    if (stopped && status) { /* the caller shall see that it was a signal */
+        signal(stopped, SIG_DFL);
+        raise(stopped);
+    }
+    return status;
 }

@@ -17,9 +17,11 @@ struct convert_job {
     const char *layout; /* of --repack */
 };
 
-/* A progress bar, where stderr is a terminal. */
-int convert_draw(void *ctx, uint64_t done, uint64_t total);
+/* A progress bar, where stderr is a terminal, and stopping at a signal. convert_step is the callback: -EINTR
+ * once a signal has come; last NULL: no bar. */
+int convert_step(void *last, uint64_t done, uint64_t total);
 void convert_progress(struct save_options *o, struct timespec *last);
+void convert_progress_end(const struct save_options *o);
 
 /* Prints what a conversion would do. 0 or a negative errno. */
 int convert_report(const struct convert_job *j, struct thin_export *x);

@@ -24,15 +24,13 @@ struct hashing {
     struct timespec last;
 };
 
-/* Draws how far the hashing is; never stops it. */
-static bool draw_hashing(void *ctx)
+/* Draws how far the hashing is; true after a signal. */
+static bool hashing_step(void *ctx)
 {
     struct hashing *h = ctx;
     uint64_t done, total;
     thin_export_progress(h->x, &done, &total);
-    if (isatty(2) && done < total)
-        convert_draw(&h->last, done, total);
-    return false;
+    return convert_step(isatty(2) ? &h->last : NULL, done, total) < 0;
 }
 
 /* The archive that was written, opened and verified. */
@@ -59,6 +57,7 @@ static int write_archive(const struct convert_job *j, struct thin_export *x)
         report_fatal(&w, err, NULL, 0, FS_NO_OFFSET, "out of memory");
     else
         err = save_extents(j->to, &list, &o, &w);
+    convert_progress_end(&o);
     extents_free(&list);
     if (err < 0)
         say(j->to, "%s", w.first.message);
@@ -86,7 +85,7 @@ int convert_to_thin(const struct convert_job *j)
         return EXIT_SYSTEM;
     }
     struct hashing h = {.x = x};
-    err = thin_export_hash(x, draw_hashing, &h);
+    err = thin_export_hash(x, hashing_step, &h);
     if (err < 0)
         say_changed(j->from, thin_export_build(x), err);
     else if (j->dry_run)

@@ -195,6 +195,7 @@ static void destroy(struct kind *kind)
 static const struct kind_ops ops = {
     .name = ".export",
     .forever = true,
+    .same_names = true,
     .lookup = lookup,
     .getattr = getattr,
     .readdir = list,

@@ -239,6 +239,7 @@ static void destroy(struct kind *kind)
 
 static const struct kind_ops ops = {
     .name = ".safetensors",
+    .same_names = true,
     .lookup = lookup,
     .getattr = getattr,
     .readdir = list,

@@ -273,6 +273,20 @@ static int list_attributes(struct kind *k, uint64_t id, struct buf *names)
     return 0;
 }
 
+static int tensor(struct kind *k, uint64_t id, struct node_tensor *out)
+{
+    const struct tree *t = tree_of(k);
+    if (is_npy(id) || tree_is_dir(t, entry_of(id)))
+        return -ENOENT;
+    const struct tensor *x = tree_tensor(t, entry_of(id));
+    *out = (struct node_tensor){NULL, x->nbytes, x->rank, x->dtype};
+    out->shape = malloc((x->rank + 1) * sizeof *out->shape);
+    if (!out->shape)
+        return -ENOMEM;
+    memcpy(out->shape, x->shape, x->rank * sizeof *out->shape);
+    return 0;
+}
+
 static void destroy(struct kind *k)
 {
     free(k);
@@ -280,12 +294,14 @@ static void destroy(struct kind *k)
 
 static const struct kind_ops ops = {
     .forever = true,
+    .same_names = true,
     .lookup = lookup,
     .getattr = getattr,
     .readdir = list,
     .getxattr = get_attribute,
     .listxattr = list_attributes,
     .open = open_content,
+    .tensor = tensor,
     .free = destroy,
 };
 

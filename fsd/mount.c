@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +20,10 @@
 #include "options.h"
 #include "processes.h"
 #include "say.h"
+#include "staging.h"
 #include "thin_export.h"
 
-enum { READAHEAD = 2 << 20 };
+enum { READAHEAD = 2 << 20, MAX_READ = 1 << 30 };
 
 struct mount {
     struct options o;
@@ -30,14 +32,15 @@ struct mount {
     dev_t device;              /* in the keeper: of the mount */
     struct model *model;
     struct tree *tree;
+    struct kind *staging; /* NULL: none */
     struct fs fs;
-    int ready_fd;
 };
 
 /* What libfuse and its helper say while mounting, to be said again in a message of ours. */
 static char last_words[256];
 
-static void fuse_says(enum fuse_log_level level, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void fuse_says(enum fuse_log_level level, const char *fmt,
+                                                            va_list ap)
 {
     static _Atomic unsigned said;
     char text[256];
@@ -57,10 +60,15 @@ static int no_memory(void)
     return EXIT_SYSTEM;
 }
 
+static bool is_none(const struct mount *m)
+{
+    return strcmp(m->o.source, "none") == 0;
+}
+
 static int load(struct mount *m)
 {
     struct report r = {0};
-    int err = model_open(m->o.source, SOURCE_MAP, &m->model, &r);
+    int err = is_none(m) ? model_none(&m->model) : model_open(m->o.source, SOURCE_MAP, &m->model, &r);
     if (err < 0) {
         say(m->o.source, "%s", r.first.message);
         return err == -ENOMEM ? EXIT_SYSTEM : EXIT_MOUNT;
@@ -124,6 +132,14 @@ static int set_owner(struct mount *m)
     return 0;
 }
 
+static int add_staging(struct mount *m)
+{
+    const struct staging_options o = {
+        .output = m->o.output, .settle = m->o.settle, .dtype = m->o.dtype, .mounted = m->tree};
+    int status = staging_new(&o, &m->staging);
+    return status ? status : add_kind(&m->fs, m->staging);
+}
+
 static int build(struct mount *m)
 {
     struct fs *fs = &m->fs;
@@ -141,7 +157,14 @@ static int build(struct mount *m)
         err = add_kind(fs, info_kind_new(m->tree, exports));
     if (err)
         return err;
+    if (m->o.output && !m->o.fake)
+        err = add_staging(m);
+    if (err)
+        return err;
+    (void)malloc_trim(0); /* what reading the header needed */
     fs->direct_io = m->o.direct_io;
+    fs->max_read =
+        m->o.max_read == UNSET ? 0 : (unsigned)(m->o.max_read < MAX_READ ? m->o.max_read : MAX_READ);
     fs->blocks = m->tree->blocks;
     fs->files = m->tree->n_dirs + m->model->n_tensors;
     return 0;
@@ -156,21 +179,18 @@ static void destroy(struct mount *m)
     free(m->base);
 }
 
-static void ready(void *ctx)
-{
-    struct mount *m = ctx;
-    process_ready(m->ready_fd, m->o.foreground);
-}
-
 static struct fuse_session *new_session(struct mount *m)
 {
     struct buf opts = {0};
-    buf_str(&opts, "ro,default_permissions,subtype=safetensors,fsname=");
+    buf_str(&opts, m->o.output ? "rw," : "ro,");
+    buf_str(&opts, "default_permissions,subtype=safetensors,fsname=");
     options_escape(&opts, m->source);
     if (m->o.allow_other)
         buf_str(&opts, ",allow_other");
     if (m->o.debug)
         buf_str(&opts, ",debug");
+    if (m->fs.max_read)
+        buf_printf(&opts, ",max_read=%u", m->fs.max_read);
     if (m->o.fuse.len)
         buf_printf(&opts, ",%s", m->o.fuse.p);
     struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
@@ -197,7 +217,19 @@ static void read_words(int fd)
     snprintf(last_words, sizeof last_words, "%s", p);
 }
 
-/* Mounts; stderr is set aside, since the setuid helper writes there in its own words. */
+/* Mounts, to the end even when a signal comes: half a mount could not be taken back. */
+static int mount_undisturbed(struct mount *m, struct fuse_session *se)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &old);
+    int err = fuse_session_mount(se, m->mountpoint), why = errno;
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    errno = why;
+    return err;
+}
+
+/* stderr is set aside, since the setuid helper writes there in its own words. */
 static int mount_session(struct mount *m, struct fuse_session *se)
 {
     int words = memfd_create("stderr", MFD_CLOEXEC), kept = dup(2);
@@ -205,7 +237,7 @@ static int mount_session(struct mount *m, struct fuse_session *se)
     last_words[0] = 0;
     if (words >= 0)
         dup2(words, 2);
-    int err = fuse_session_mount(se, m->mountpoint);
+    int err = mount_undisturbed(m, se);
     int why = errno;
     if (kept >= 0)
         dup2(kept, 2);
@@ -223,6 +255,20 @@ static int mount_session(struct mount *m, struct fuse_session *se)
     else
         say(m->mountpoint, "cannot be mounted: %s", last_words[0] ? last_words : strerror(why));
     return why == EPERM || why == EACCES || strstr(last_words, "not permitted") ? EXIT_USAGE : EXIT_MOUNT;
+}
+
+/* The kernel's first request, INIT. Only once it is answered is the mount as we want it: that answer sets,
+ * for one, the read-ahead, which the keeper then changes. */
+static void answer_first(struct fuse_session *se)
+{
+    struct fuse_buf b = {0};
+    int n;
+    do
+        n = fuse_session_receive_buf(se, &b);
+    while (n == -EINTR && !fuse_session_exited(se));
+    if (n > 0)
+        fuse_session_process_buf(se, &b);
+    free(b.mem);
 }
 
 static int loop(struct mount *m, struct fuse_session *se)
@@ -250,9 +296,6 @@ static void log_change(const struct source *s)
 static int serve(void *ctx, int ready_fd)
 {
     struct mount *m = ctx;
-    m->ready_fd = ready_fd;
-    m->fs.ready = ready;
-    m->fs.ctx = m;
     thin_export_interrupted = ops_interrupted;
     source_on_change = log_change;
     int status = build(m);
@@ -270,10 +313,15 @@ static int serve(void *ctx, int ready_fd)
     if (status == 0) {
         if (!m->o.foreground && chdir("/") < 0)
             say("/", "%s", strerror(errno));
+        answer_first(se);
+        if (!fuse_session_exited(se))
+            process_ready(ready_fd, m->o.foreground);
         status = loop(m, se);
     }
+    if (m->staging)
+        staging_stop(m->staging);
     fuse_remove_signal_handlers(se);
-    fuse_session_destroy(se);
+    fuse_session_destroy(se); /* nobody waits for what is still committed below */
 out:
     destroy(m);
     return status;
@@ -291,7 +339,8 @@ static void mounted(void *ctx)
 static void stopped(void *ctx)
 {
     const struct mount *m = ctx;
-    mountpoint_detach(m->mountpoint, m->device);
+    /* No device: it was stopped before the mount answered. */
+    mountpoint_detach(m->mountpoint, m->device ? m->device : mountpoint_device(m->mountpoint));
 }
 
 /* Without mounting: everything else. */
@@ -310,7 +359,7 @@ static int run(struct mount *m)
     int err = 0;
     if (m->o.allow_other == UNSET)
         m->o.allow_other = geteuid() == 0;
-    m->source = realpath(m->o.source, NULL);
+    m->source = is_none(m) ? strdup("none") : realpath(m->o.source, NULL);
     if (!m->source) {
         say(m->o.source, "%s", strerror(errno));
         return EXIT_MOUNT;

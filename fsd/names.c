@@ -96,13 +96,16 @@ static void write_whole(struct buf *out, const char *s, size_t len, bool first)
         buf_str(out, "%2E");
         buf_add(out, s + 1, len - 1);
     } else {
+        size_t done = 0;
         for (size_t i = 0; i < len; i++) {
             unsigned char c = (unsigned char)s[i];
-            if (c == '/' || c == '%' || c < 0x20 || c == 0x7F)
-                buf_printf(out, "%%%02X", c);
-            else
-                buf_char(out, (char)c);
+            if (c != '/' && c != '%' && c >= 0x20 && c != 0x7F)
+                continue;
+            buf_add(out, s + done, i - done);
+            buf_printf(out, "%%%02X", c);
+            done = i + 1;
         }
+        buf_add(out, s + done, len - done);
     }
 }
 

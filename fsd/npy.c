@@ -19,7 +19,7 @@ int npy_header(struct buf *out, tm_dtype dtype, const uint64_t *shape, uint32_t 
     /* Magic, version and length take 10 bytes in version 1, 12 in version 2, which has a length of 32 bits.
      */
     size_t fixed = text.len + ALIGN > V1_MAX ? 12 : 10;
-    while ((fixed + text.len + 1) % ALIGN)
+    while (!text.failed && (fixed + text.len + 1) % ALIGN)
         buf_char(&text, ' ');
     buf_char(&text, '\n');
     buf_add(out, "\x93NUMPY", 6);

@@ -6,15 +6,16 @@
  * | readdirplus open read release statfs     | below                                         |
  * | getxattr listxattr                       | below                                         |
  * | access                                   | not set: the kernel checks (default_permissions) |
- * | flush fsync                              | not set: ENOSYS once, then never sent again   |
- * | what writes                              | not set: the mount is read-only to the kernel |
+ * | what writes                              | below, for kinds that can be written; a mount |
+ * |                                          | without any is read-only to the kernel        |
+ * | mknod symlink                            | EPERM in .staging, else EROFS                 |
  * | lseek ioctl poll                         | not set: the kernel's own answer is right     |
  *
  * A node's number for the kernel, and its inode number: eight times its number within its kind, plus the
  * kind, plus one; so the root, node 0 of kind 0, is FUSE_ROOT_ID. They are the same at every mount of the
  * same file.
  */
-#include "ops.h"
+#include "ops_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,11 +27,6 @@ static const double FOREVER = 1e8, NEVER = 0; /* seconds */
 
 enum { MOST_VECTORS = 128 };
 
-static struct fs *fs_of(fuse_req_t req)
-{
-    return fuse_req_userdata(req);
-}
-
 static fuse_ino_t ino_of(const struct fs *fs, const struct kind *k, uint64_t id)
 {
     size_t i = 0;
@@ -39,24 +35,24 @@ static fuse_ino_t ino_of(const struct fs *fs, const struct kind *k, uint64_t id)
     return id * 8 + i + FUSE_ROOT_ID;
 }
 
-static struct kind *kind_of(const struct fs *fs, fuse_ino_t ino, uint64_t *id)
+struct kind *ops_kind_of(const struct fs *fs, fuse_ino_t ino, uint64_t *id)
 {
     *id = (ino - FUSE_ROOT_ID) / 8;
     return fs->kind[(ino - FUSE_ROOT_ID) % 8]; /* the kernel asks only for numbers it was given */
 }
 
-static double timeout(const struct kind *k)
+double ops_timeout(const struct kind *k)
 {
     return k->ops->forever ? FOREVER : NEVER;
 }
 
 /* The one place where errors turn positive. */
-static void reply_err(fuse_req_t req, int err)
+void ops_reply_err(fuse_req_t req, int err)
 {
     fuse_reply_err(req, err < 0 ? -err : 0);
 }
 
-static int get_attr(const struct fs *fs, struct kind *k, uint64_t id, struct stat *st)
+int ops_get_attr(const struct fs *fs, struct kind *k, uint64_t id, struct stat *st)
 {
     *st = fs->base;
     st->st_ino = ino_of(fs, k, id);
@@ -68,41 +64,62 @@ static int get_attr(const struct fs *fs, struct kind *k, uint64_t id, struct sta
     return err;
 }
 
-static int get_entry(const struct fs *fs, struct kind *k, uint64_t id, struct fuse_entry_param *e)
+int ops_get_entry(const struct fs *fs, struct kind *k, uint64_t id, struct fuse_entry_param *e)
 {
-    *e = (struct fuse_entry_param){.attr_timeout = timeout(k), .entry_timeout = timeout(k)};
+    *e = (struct fuse_entry_param){.attr_timeout = ops_timeout(k), .entry_timeout = ops_timeout(k)};
     e->ino = ino_of(fs, k, id);
-    return get_attr(fs, k, id, &e->attr);
+    return ops_get_attr(fs, k, id, &e->attr);
+}
+
+/* The kernel now knows the node once more; unless it no longer wants the answer. */
+void ops_reply_entry(fuse_req_t req, struct kind *k, uint64_t id, const struct fuse_entry_param *e)
+{
+    if (k->ops->hold && e->ino)
+        k->ops->hold(k, id, 1);
+    if (fuse_reply_entry(req, e) < 0 && k->ops->hold && e->ino)
+        k->ops->hold(k, id, -1);
+}
+
+void ops_forget(const struct fs *fs, fuse_ino_t ino, uint64_t n)
+{
+    uint64_t id;
+    struct kind *k = ops_kind_of(fs, ino, &id);
+    if (k->ops->hold)
+        k->ops->hold(k, id, -(int64_t)n);
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
     struct fs *fs = userdata;
-    const unsigned wanted = FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
-                            FUSE_CAP_ASYNC_READ | FUSE_CAP_CACHE_SYMLINKS
+    const unsigned wanted = FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS | FUSE_CAP_ASYNC_READ |
+                            FUSE_CAP_CACHE_SYMLINKS
 #ifdef FUSE_CAP_DIRECT_IO_ALLOW_MMAP
                             | FUSE_CAP_DIRECT_IO_ALLOW_MMAP
 #endif
         ;
     conn->want |= conn->capable & wanted;
-    conn->want &= ~(unsigned)FUSE_CAP_AUTO_INVAL_DATA; /* the model's files never change */
+    conn->want &= ~(unsigned)(FUSE_CAP_AUTO_INVAL_DATA      /* the model's files never change */
+                              | FUSE_CAP_READDIRPLUS_AUTO); /* large directories would need look-ups */
+    conn->want &= ~(unsigned)FUSE_CAP_ATOMIC_O_TRUNC;       /* truncation comes as setattr */
+    conn->max_read = fs->max_read; /* libfuse insists that both places say the same */
+    fs->no_opendir = conn->capable & FUSE_CAP_NO_OPENDIR_SUPPORT;
+    for (size_t i = 0; i < fs->n_kinds; i++)
+        fs->no_opendir &= fs->kind[i]->ops->same_names;
     conn->max_background = 64;
     conn->congestion_threshold = 48;
-    if (fs->ready)
-        fs->ready(fs->ctx);
 }
 
 /* ENOENT for the model's tree is kept by the kernel as well: an answer with number 0 and a time to live. */
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    struct fs *fs = fs_of(req);
+    struct fs *fs = ops_fs_of(req);
     struct fuse_entry_param e;
     uint64_t dir, id = 0;
-    struct kind *k = kind_of(fs, parent, &dir);
+    struct kind *k = ops_kind_of(fs, parent, &dir);
     int err = -ENOENT;
     stats_count(&stats.lookups, 1);
     if (strlen(name) > 255) {
-        reply_err(req, -ENAMETOOLONG);
+        ops_reply_err(req, -ENAMETOOLONG);
         return;
     }
     for (size_t i = 0; parent == FUSE_ROOT_ID && i < fs->n_kinds; i++)
@@ -113,38 +130,57 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     if (err < 0)
         err = k->ops->lookup(k, dir, name, &id);
     if (err == 0)
-        err = get_entry(fs, k, id, &e);
+        err = ops_get_entry(fs, k, id, &e);
     else if (err == -ENOENT && k->ops->forever) {
         e = (struct fuse_entry_param){.entry_timeout = FOREVER};
         err = 0;
     }
     if (err < 0)
-        reply_err(req, err);
+        ops_reply_err(req, err);
     else
-        fuse_reply_entry(req, &e);
+        ops_reply_entry(req, k, id, &e);
+}
+
+static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t n)
+{
+    ops_forget(ops_fs_of(req), ino, n);
+    fuse_reply_none(req);
+}
+
+static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *all)
+{
+    for (size_t i = 0; i < count; i++)
+        ops_forget(ops_fs_of(req), all[i].ino, all[i].nlookup);
+    fuse_reply_none(req);
 }
 
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    struct fs *fs = fs_of(req);
+    struct fs *fs = ops_fs_of(req);
     struct stat st;
     uint64_t id;
-    struct kind *k = kind_of(fs, ino, &id);
+    struct kind *k = ops_kind_of(fs, ino, &id);
     (void)fi;
     stats_count(&stats.getattrs, 1);
-    int err = get_attr(fs, k, id, &st);
+    int err = ops_get_attr(fs, k, id, &st);
     if (err < 0)
-        reply_err(req, err);
+        ops_reply_err(req, err);
     else
-        fuse_reply_attr(req, &st, timeout(k));
+        fuse_reply_attr(req, &st, ops_timeout(k));
 }
 
+/* After one ENOSYS the kernel opens directories by itself, and keeps the listing of every one: only where no
+ * kind has names that come and go. */
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    const struct fs *fs = ops_fs_of(req);
     uint64_t id;
-    struct kind *k = kind_of(fs_of(req), ino, &id);
-    fi->cache_readdir = fi->keep_cache = k->ops->forever;
-    fuse_reply_open(req, fi);
+    const struct kind *k = ops_kind_of(fs, ino, &id);
+    fi->cache_readdir = fi->keep_cache = k->ops->same_names;
+    if (fs->no_opendir)
+        ops_reply_err(req, -ENOSYS);
+    else
+        fuse_reply_open(req, fi);
 }
 
 /* A listing on its way into one reply. */
@@ -178,9 +214,13 @@ static bool emit(void *ctx, const char *name, size_t len, uint64_t id, mode_t ty
     char text[256];
     memcpy(text, name, len);
     text[len] = 0;
-    if (l->plus && (l->err = get_entry(l->fs, l->kind, id, &e)) < 0)
+    if (l->plus && (l->err = ops_get_entry(l->fs, l->kind, id, &e)) < 0)
         return false;
-    return add_entry(l, text, &e, next + DOTS);
+    if (!add_entry(l, text, &e, next + DOTS))
+        return false;
+    if (l->plus && l->kind->ops->hold)
+        l->kind->ops->hold(l->kind, id, 1);
+    return true;
 }
 
 /* "." and ".." carry no attributes: number 0 tells the kernel so. */
@@ -192,14 +232,14 @@ static bool emit_dots(struct listing *l, fuse_ino_t dir, off_t off)
 
 static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
 {
-    struct fs *fs = fs_of(req);
+    struct fs *fs = ops_fs_of(req);
     char *room = malloc(size);
     struct listing l = {.req = req, .fs = fs, .p = room, .left = size, .plus = plus};
     uint64_t id;
-    l.kind = kind_of(fs, ino, &id);
+    l.kind = ops_kind_of(fs, ino, &id);
     stats_count(&stats.readdirs, 1);
     if (!room) {
-        reply_err(req, -ENOMEM);
+        ops_reply_err(req, -ENOMEM);
         return;
     }
     if (emit_dots(&l, ino, off)) {
@@ -208,7 +248,7 @@ static void list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool pl
             l.err = err;
     }
     if (l.err < 0 && l.left == size)
-        reply_err(req, l.err);
+        ops_reply_err(req, l.err);
     else
         fuse_reply_buf(req, room, size - l.left);
     free(room);
@@ -226,36 +266,46 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
     list(req, ino, size, off, true);
 }
 
-static void free_content(struct content *c)
+void ops_free_content(struct content *c)
 {
     if (c)
         extents_free(&c->x);
     free(c);
 }
 
-static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+/* 0 and an open file in fi->fh, or an error. */
+int ops_open_node(struct fs *fs, struct kind *k, uint64_t id, struct fuse_file_info *fi)
 {
-    struct fs *fs = fs_of(req);
-    uint64_t id;
-    struct kind *k = kind_of(fs, ino, &id);
     struct content *c = NULL;
-    stats_count(&stats.opens, 1);
-    int err = (fi->flags & O_ACCMODE) != O_RDONLY ? -EROFS : 0;
+    bool writes = (fi->flags & O_ACCMODE) != O_RDONLY;
+    int err = writes && !k->ops->write ? -EROFS : 0;
     if (err == 0 && !(c = calloc(1, sizeof *c)))
         err = -ENOMEM;
     if (err == 0)
         err = k->ops->open(k, id, c);
+    if (err == 0 && writes && !c->live)
+        err = -EPERM;
     if (err < 0) {
-        free_content(c);
-        reply_err(req, err);
-        return;
+        ops_free_content(c);
+        return err;
     }
     fi->fh = (uintptr_t)c;
-    fi->direct_io = c->fresh || fs->direct_io;
+    fi->direct_io = c->fresh || (fs->direct_io && !c->live);
     fi->keep_cache = k->ops->forever;
-    fi->noflush = 1;
-    if (fuse_reply_open(req, fi) < 0) /* the caller was interrupted: there will be no release */
-        free_content(c);
+    fi->noflush = !c->live;
+    return 0;
+}
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    uint64_t id;
+    struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
+    stats_count(&stats.opens, 1);
+    int err = ops_open_node(ops_fs_of(req), k, id, fi);
+    if (err < 0)
+        ops_reply_err(req, err);
+    else if (fuse_reply_open(req, fi) < 0) /* the caller was interrupted: there will be no release */
+        ops_free_content((struct content *)(uintptr_t)fi->fh);
 }
 
 static _Thread_local fuse_req_t reading;
@@ -270,40 +320,49 @@ bool ops_interrupted(void)
  * reply to. */
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    const struct content *c = (const struct content *)(uintptr_t)fi->fh;
+    struct content *c = (struct content *)(uintptr_t)fi->fh, now = {0};
     struct iovec iov[MOST_VECTORS];
     int n = MOST_VECTORS;
-    void *scratch;
-    (void)ino;
+    void *scratch = NULL;
+    uint64_t id;
+    struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
+    ssize_t got = c->live ? k->ops->open(k, id, &now) : 0;
     reading = req;
-    ssize_t got = extents_iov(&c->x, (uint64_t)off, size, iov, &n, &scratch);
+    if (got == 0)
+        got = extents_iov(c->live ? &now.x : &c->x, (uint64_t)off, size, iov, &n, &scratch);
     reading = NULL;
     stats_count(&stats.reads, 1);
     if (got < 0) {
         stats_count(&stats.read_errors, 1);
-        reply_err(req, (int)got);
+        ops_reply_err(req, (int)got);
     } else if (fuse_reply_iov(req, iov, n) < 0)
         stats_count(&stats.read_errors, 1);
     else
         stats_count(&stats.bytes_read, (unsigned long long)got);
+    extents_free(&now.x);
     free(scratch);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
-    free_content((struct content *)(uintptr_t)fi->fh);
-    reply_err(req, 0);
+    ops_free_content((struct content *)(uintptr_t)fi->fh);
+    ops_reply_err(req, 0);
 }
 
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
-    const struct fs *fs = fs_of(req);
+    const struct fs *fs = ops_fs_of(req);
     struct statvfs v = {.f_bsize = 4096, .f_frsize = 512, .f_namemax = 255};
-    (void)ino;
+    uint64_t id;
+    struct kind *k = ops_kind_of(fs, ino, &id);
     v.f_blocks = fs->blocks;
     v.f_files = fs->files;
-    fuse_reply_statfs(req, &v);
+    int err = k->ops->statfs ? k->ops->statfs(k, &v) : 0;
+    if (err < 0)
+        ops_reply_err(req, err);
+    else
+        fuse_reply_statfs(req, &v);
 }
 
 /* size 0 asks for the length only. */
@@ -314,28 +373,36 @@ static void reply_xattr(fuse_req_t req, int err, const struct buf *b, size_t siz
     if (err == 0 && size && b->len > size)
         err = -ERANGE;
     if (err < 0)
-        reply_err(req, err);
+        ops_reply_err(req, err);
     else if (size == 0)
         fuse_reply_xattr(req, b->len);
     else
         fuse_reply_buf(req, b->p, b->len);
 }
 
+/* Attributes of other name spaces (ACLs, SELinux labels) there are none, on any file: ENOTSUP says that, and
+ * `ls -l` then asks once instead of twice for each file. */
+static int get_attribute(struct kind *k, uint64_t id, const char *name, struct buf *value)
+{
+    if (strncmp(name, "user.", 5) != 0)
+        return -ENOTSUP;
+    return k->ops->getxattr ? k->ops->getxattr(k, id, name, value) : -ENODATA;
+}
+
 static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
     uint64_t id;
-    struct kind *k = kind_of(fs_of(req), ino, &id);
+    struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
     struct buf value = {0};
     stats_count(&stats.getxattrs, 1);
-    int err = k->ops->getxattr ? k->ops->getxattr(k, id, name, &value) : -ENODATA;
-    reply_xattr(req, err, &value, size);
+    reply_xattr(req, get_attribute(k, id, name, &value), &value, size);
     buf_free(&value);
 }
 
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
     uint64_t id;
-    struct kind *k = kind_of(fs_of(req), ino, &id);
+    struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
     struct buf names = {0};
     int err = k->ops->listxattr ? k->ops->listxattr(k, id, &names) : 0;
     reply_xattr(req, err, &names, size);
@@ -355,4 +422,22 @@ const struct fuse_lowlevel_ops fs_ops = {
     .statfs = op_statfs,
     .getxattr = op_getxattr,
     .listxattr = op_listxattr,
+    .forget = op_forget,
+    .forget_multi = op_forget_multi,
+    .mkdir = op_mkdir,
+    .mknod = op_mknod,
+    .symlink = op_symlink,
+    .create = op_create,
+    .unlink = op_unlink,
+    .rmdir = op_rmdir,
+    .rename = op_rename,
+    .link = op_link,
+    .copy_file_range = op_copy_file_range,
+    .write = op_write,
+    .setattr = op_setattr,
+    .flush = op_flush,
+    .fsync = op_fsync,
+    .fsyncdir = op_fsyncdir,
+    .setxattr = op_setxattr,
+    .removexattr = op_removexattr,
 };

@@ -15,12 +15,12 @@ enum { MAX_KINDS = 4 };
 struct fs {
     struct kind *kind[MAX_KINDS]; /* [0] is the root's */
     size_t n_kinds;
-    struct stat base; /* owner, times and permission bits of every file; directories add x to each r */
-    bool direct_io;   /* the kernel keeps no pages */
-    uint64_t blocks;  /* for statfs: of 512 bytes */
+    struct stat base;  /* owner, times and permission bits of every file; directories add x to each r */
+    bool direct_io;    /* the kernel keeps no pages */
+    bool no_opendir;   /* the kernel need not ask */
+    unsigned max_read; /* bytes in one request, as the mount was told; 0: the kernel's own limit */
+    uint64_t blocks;   /* for statfs: of 512 bytes */
     uint64_t files;
-    void (*ready)(void *ctx); /* called once, when the kernel has asked for INIT */
-    void *ctx;
 };
 
 /* Has the caller of the request this thread answers given up? */

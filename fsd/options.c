@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "safetensors/tensor.h"
 #include "say.h"
 
 enum type {
@@ -23,8 +24,11 @@ enum type {
     GROUP,
     MASK, /* int64_t, octal */
     LAYOUT,
-    FUSE, /* for libfuse, with or without value */
-    DROP, /* a word of fstab's that says nothing to us */
+    TEXT,      /* char *, owned */
+    DTYPE,     /* char *, owned, a safetensors code */
+    SETTLE_MS, /* int64_t, milliseconds or "off" */
+    FUSE,      /* for libfuse, with or without value */
+    DROP,      /* a word of fstab's that says nothing to us */
     REFUSE,
 };
 
@@ -36,6 +40,10 @@ static const struct option {
 } table[] = {
     {"layout", LAYOUT, offsetof(struct options, layout),
      "tree|flat  dots make directories (default), or stay dots"},
+    {"output", TEXT, offsetof(struct options, output), "DIR  stage files in .staging, write models into DIR"},
+    {"settle", SETTLE_MS, offsetof(struct options, settle),
+     "MS|off  quiet time before a staged model is written (1000)"},
+    {"dtype", DTYPE, offsetof(struct options, dtype), "CODE  type of staged files that have none"},
     {"uid", USER, offsetof(struct options, uid), "USER  owner shown"},
     {"gid", GROUP, offsetof(struct options, gid), "GROUP  group shown"},
     {"umask", MASK, offsetof(struct options, umask), "MASK  octal, taken from the modes shown"},
@@ -54,7 +62,7 @@ static const struct option {
     {"default_permissions", DROP, 0, NULL}, /* always on */
     {"allow_root", FUSE, 0, NULL},
     {"auto_unmount", FUSE, 0, NULL},
-    {"max_read", FUSE, 0, NULL},
+    {"max_read", SIZE, offsetof(struct options, max_read), NULL},
     {"blkdev", REFUSE, 0, NULL},
     {"fd", REFUSE, 0, NULL},
     {"ro", DROP, 0, NULL},
@@ -130,8 +138,9 @@ static bool parse_size(const char *text, int64_t *out)
         return false;
     errno = 0;
     long long v = strtoll(text, &end, 10);
-    const char *unit = *end ? strchr("KMG", *end & ~32) : NULL;
-    unsigned shift = unit ? (unsigned)(unit - "KMG" + 1) * 10 : 0;
+    static const char units[] = "KkMmGg";
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    unsigned shift = unit ? (unsigned)((unit - units) / 2 + 1) * 10 : 0;
     if (errno || (*end && (!unit || end[1])) || v > INT64_MAX >> shift)
         return false;
     *out = (int64_t)v << shift;
@@ -183,6 +192,25 @@ static int set(struct options *o, const struct option *x, const char *name, cons
             return bad_value(x->name, value, "tree or flat");
         *(enum layout *)at = value[0] == 't' ? LAYOUT_TREE : LAYOUT_FLAT;
         return 0;
+    case TEXT:
+    case DTYPE: {
+        tm_dtype d;
+        if (!value || !*value)
+            return bad_value(x->name, value, "a value");
+        if (x->type == DTYPE && (tm_dtype_from_name(value, &d) < 0 || d >= TM_SAFETENSORS_CODES))
+            return bad_value(x->name, value, "a code of the safetensors format, like BF16,");
+        free(*(char **)at);
+        *(char **)at = strdup(value);
+        return *(char **)at ? 0 : EXIT_SYSTEM;
+    }
+    case SETTLE_MS:
+        if (value && strcmp(value, "off") == 0) {
+            *(int64_t *)at = SETTLE_OFF;
+            return 0;
+        }
+        return parse_number(value, 10, at) && *(int64_t *)at < INT32_MAX
+                   ? 0
+                   : bad_value(x->name, value, "milliseconds or off");
     case FUSE:
         buf_printf(&o->fuse, o->fuse.len ? ",%s" : "%s", x->name);
         if (value) {
@@ -312,7 +340,9 @@ int options_parse(struct options *o, int argc, char **argv)
                           .umask = UNSET,
                           .allow_other = UNSET,
                           .readahead = UNSET,
-                          .max_threads = UNSET};
+                          .max_read = UNSET,
+                          .max_threads = UNSET,
+                          .settle = SETTLE};
     look_for_sloppy(o, argc, argv);
     for (int i = 1; i < argc && err == 0; i++) {
         bool used = false;
@@ -338,6 +368,10 @@ int options_parse(struct options *o, int argc, char **argv)
     }
     o->source = words[0];
     o->mountpoint = words[1];
+    if (strcmp(o->source, "none") == 0 && !o->output) {
+        say(NULL, "the source none makes sense with -o output=DIR only");
+        return EXIT_USAGE;
+    }
     o->foreground |= o->debug;
     return 0;
 }
@@ -345,6 +379,8 @@ int options_parse(struct options *o, int argc, char **argv)
 void options_free(struct options *o)
 {
     buf_free(&o->fuse);
+    free(o->output);
+    free(o->dtype);
 }
 
 void options_help(void)

@@ -12,15 +12,19 @@
 #include "buf.h"
 #include "names.h"
 
-enum { UNSET = -1 };
+enum { UNSET = -1, SETTLE_OFF = -1, SETTLE = 1000 };
 
 struct options {
     const char *source, *mountpoint;
     enum layout layout;
     int64_t uid, gid, umask; /* UNSET: as the source has it */
     int allow_other;         /* UNSET: as is usual for the user */
+    char *output;            /* NULL: no staging */
+    char *dtype;             /* of staged files that have none; NULL: none */
+    int64_t settle;          /* milliseconds; SETTLE_OFF */
     bool direct_io, foreground, debug, nonempty;
     int64_t readahead; /* bytes; UNSET: as much as is useful */
+    int64_t max_read;  /* bytes; UNSET: the kernel's */
     int64_t max_threads;
     bool fake, sloppy, verbose, help, version;
     struct buf fuse; /* options for libfuse, separated by commas, escaped */

@@ -10,13 +10,17 @@
 
 #include "say.h"
 
-static volatile pid_t server;
+static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+enum { N_SIGNALS = sizeof signals / sizeof signals[0] };
+
+static volatile pid_t child;
+static volatile sig_atomic_t passed_on;
 
 static void pass_on(int sig)
 {
     int saved = errno;
-    if (server > 0)
-        kill(server, sig);
+    passed_on = sig;
+    kill(child, sig);
     errno = saved;
 }
 
@@ -25,6 +29,30 @@ static void handle(int sig, void (*handler)(int))
     struct sigaction a = {.sa_handler = handler};
     sigemptyset(&a.sa_mask);
     sigaction(sig, &a, NULL);
+}
+
+static void block_signals(sigset_t *old)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < N_SIGNALS; i++)
+        sigaddset(&set, signals[i]);
+    sigprocmask(SIG_BLOCK, &set, old);
+}
+
+/* Like fork; the parent from then on passes signals on to the child. None is lost in between. */
+static pid_t fork_child(void)
+{
+    sigset_t old;
+    block_signals(&old);
+    pid_t pid = fork();
+    if (pid > 0) {
+        child = pid;
+        for (size_t i = 0; i < N_SIGNALS; i++)
+            handle(signals[i], pass_on);
+    }
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    return pid;
 }
 
 static void let_go_of_terminal(void)
@@ -55,6 +83,9 @@ static int wait_exit(pid_t pid)
             return EXIT_BUG;
     if (WIFEXITED(status))
         return WEXITSTATUS(status);
+    for (size_t i = 0; i < N_SIGNALS; i++)
+        if (WTERMSIG(status) == signals[i])
+            return EXIT_INTERRUPTED; /* before it could handle them */
     say(NULL, "the server was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     return EXIT_BUG;
 }
@@ -79,30 +110,21 @@ static int fork_failed(void)
 /* launcher_fd: where to pass "ready" on to, -1 in the foreground. */
 static int keep(const struct process_hooks *h, int launcher_fd)
 {
-    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
-    sigset_t set, old;
     int fd[2];
     if (pipe2(fd, O_CLOEXEC) < 0)
         return fork_failed();
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
-        sigaddset(&set, signals[i]);
-    sigprocmask(SIG_BLOCK, &set, &old); /* none may be lost between the fork and the handlers */
-    server = fork();
+    pid_t server = fork_child();
     if (server < 0)
         return fork_failed();
     if (server == 0) {
         close(fd[0]);
         if (launcher_fd >= 0)
             close(launcher_fd);
-        sigprocmask(SIG_SETMASK, &old, NULL);
         return h->serve(h->ctx, fd[1]);
     }
     close(fd[1]);
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
-        handle(signals[i], pass_on);
-    sigprocmask(SIG_SETMASK, &old, NULL);
-    if (wait_ready(fd[0])) {
+    bool ready = wait_ready(fd[0]);
+    if (ready) {
         h->mounted(h->ctx);
         if (launcher_fd >= 0)
             process_ready(launcher_fd, false);
@@ -112,7 +134,18 @@ static int keep(const struct process_hooks *h, int launcher_fd)
     if (status != EXIT_STOPPED)
         return status;
     h->stopped(h->ctx);
-    return EXIT_OK;
+    return ready ? EXIT_OK : EXIT_INTERRUPTED;
+}
+
+/* Waits for the mount to be ready; or, when told to stop before, for its end. */
+static int launch(pid_t keeper, int ready_fd)
+{
+    bool ready = wait_ready(ready_fd);
+    block_signals(NULL); /* too late for more: the answer below must stay true */
+    if (ready && !passed_on)
+        return EXIT_OK;
+    int status = wait_exit(keeper);
+    return ready && status == EXIT_OK ? EXIT_INTERRUPTED : status;
 }
 
 int process_run(const struct process_hooks *h, bool foreground)
@@ -123,7 +156,7 @@ int process_run(const struct process_hooks *h, bool foreground)
         return keep(h, -1);
     if (pipe2(fd, O_CLOEXEC) < 0)
         return fork_failed();
-    pid_t keeper = fork();
+    pid_t keeper = fork_child();
     if (keeper < 0)
         return fork_failed();
     if (keeper == 0) {
@@ -132,5 +165,5 @@ int process_run(const struct process_hooks *h, bool foreground)
         return keep(h, fd[1]);
     }
     close(fd[1]);
-    return wait_ready(fd[0]) ? EXIT_OK : wait_exit(keeper);
+    return launch(keeper, fd[0]);
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  * The processes of a mount. Three, so that each has little to do:
  *
- *     launcher   what the user started: waits until the mount answers, exits with its status. (foreground:
- * none) keeper     a small parent for what the server must not do: it detaches the mount when the server was
- * told to stop, sets the kernel's read-ahead, and passes signals on. It knows nothing of the model. server
- * reads the model, mounts, answers requests. Once it answers it opens and executes nothing more, so that it
- * can be confined.
+ * - launcher: what the user started; waits until the mount answers, exits with its status. None in the
+ *   foreground.
+ * - keeper: a small parent for what the server must not do. It detaches the mount when the server was told to
+ *   stop, and sets the kernel's read-ahead. It knows nothing of the model.
+ * - server: reads the model, mounts, answers requests. Once it answers it opens and executes nothing more, so
+ *   that it can be confined.
+ *
+ * Each passes SIGTERM, SIGINT and SIGHUP on to the next.
  */
 #ifndef PROCESSES_H
 #define PROCESSES_H

@@ -46,8 +46,8 @@ void say(const char *object, const char *fmt, ...)
     }
     buf_str(&line, text);
     if (line.failed)
-        return;
-    if (to_log)
+        ; /* nothing that could be said */
+    else if (to_log)
         syslog(LOG_ERR, "%s", line.p);
     else
         fprintf(stderr, "%s: %s\n", command, line.p);

@@ -11,19 +11,31 @@ struct tree_prefix {
     uint64_t hash;
     const char *text;
     uint32_t len, next; /* next of the same directory */
+    uint32_t above;     /* the one without the last component; INDEX_NONE: none */
 };
 
 /* While building: where each tensor's file goes. */
 struct place {
     uint32_t parent, from; /* its directory; where the last component begins in its name */
+    uint32_t taken;        /* how many of the numbers that follow the one in its path are taken as well */
+};
+
+/* How far a walk over a name came: behind one of its separators, in which directory that is, and which
+ * of its prefixes. */
+struct step {
+    uint64_t hash;
+    size_t at;
+    uint32_t dir, prefix;
 };
 
 struct build {
     struct tree *t;
     struct place *place;
+    struct step *step; /* of the last name walked over */
+    size_t n_steps, room_steps;
     uint32_t *late; /* tensors whose path is taken */
     size_t n_late;
-    struct index prefixes; /* prefixes by directory and hash */
+    struct index prefixes; /* by hash; but for the first of each directory */
     struct buf text;
 };
 
@@ -99,26 +111,87 @@ static int new_dir(struct build *b, uint32_t parent, struct json_text name, uint
     return n == TREE_ROOT ? 0 : index_add(&t->by_name, key_hash(parent, name.s, name.len), n);
 }
 
+/* What lies above is known to be the same by its number: comparing it again at each level would make the cost
+ * of a deep name the square of its length. */
 static bool same_prefix(const void *ctx, uint32_t number, const void *text, size_t len)
 {
-    const struct tree_prefix *p = &((const struct tree *)ctx)->prefix[number];
-    return p->len == len && memcmp(p->text, text, len) == 0;
+    const struct key *k = ctx;
+    const struct tree_prefix *p = &k->t->prefix[number];
+    size_t skip = k->parent == INDEX_NONE ? 0 : k->t->prefix[k->parent].len;
+    return p->above == k->parent && p->len == len &&
+           memcmp(p->text + skip, (const char *)text + skip, len - skip) == 0;
 }
 
-static int add_prefix(struct build *b, uint32_t dir, const char *name, size_t len, uint64_t hash)
+/* One spelling leads to one directory only, so the directory need not be part of the key. A directory's first
+ * prefix stays in front of its list and out of the index: most have no other. */
+static uint32_t find_prefix(const struct build *b, uint32_t first, const struct name_walk *w, uint32_t above)
+{
+    struct key k = {b->t, above};
+    size_t len = w->to + 1;
+    if (first == INDEX_NONE || same_prefix(&k, first, w->name, len))
+        return first;
+    return index_find(&b->prefixes, w->hash, same_prefix, &k, w->name, len);
+}
+
+/* *above is the prefix that this one continues, and becomes its own number. */
+static int add_prefix(struct build *b, uint32_t dir, const struct name_walk *w, uint32_t *above)
 {
     struct tree *t = b->t;
-    /* One spelling leads to one directory only, so the directory need not be part of the key. */
-    if (index_find(&b->prefixes, hash, same_prefix, t, name, len) != INDEX_NONE)
+    uint32_t first = t->dir[dir].prefix, n = find_prefix(b, first, w, *above);
+    if (n != INDEX_NONE) {
+        *above = n;
         return 0;
+    }
     struct tree_prefix *p = grown(t->prefix, t->n_prefixes, &t->room_prefixes, sizeof *p);
     if (!p)
         return -ENOMEM;
     t->prefix = p;
-    p[t->n_prefixes] =
-        (struct tree_prefix){.hash = hash, .text = name, .len = (uint32_t)len, .next = t->dir[dir].prefix};
-    t->dir[dir].prefix = (uint32_t)t->n_prefixes;
-    return index_add(&b->prefixes, hash, (uint32_t)t->n_prefixes++);
+    n = (uint32_t)t->n_prefixes++;
+    p[n] = (struct tree_prefix){
+        .hash = w->hash, .text = w->name, .len = (uint32_t)w->to + 1, .next = INDEX_NONE, .above = *above};
+    *above = n;
+    if (first == INDEX_NONE) {
+        t->dir[dir].prefix = n;
+        return 0;
+    }
+    p[n].next = p[first].next;
+    p[first].next = n;
+    return index_add(&b->prefixes, w->hash, n);
+}
+
+static int add_step(struct build *b, const struct name_walk *w, uint32_t dir, uint32_t prefix)
+{
+    struct step *s = grown(b->step, b->n_steps, &b->room_steps, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    b->step = s;
+    s[b->n_steps++] = (struct step){.hash = w->hash, .at = w->at, .dir = dir, .prefix = prefix};
+    return 0;
+}
+
+static size_t common(const struct tensor *a, const struct tensor *b)
+{
+    size_t most = a->name_len < b->name_len ? a->name_len : b->name_len, i = 0;
+    while (i < most && a->name[i] == b->name[i])
+        i++;
+    return i;
+}
+
+/* Goes as far into a name as the last one went the same way: most names differ from the one before only at
+ * their end. The byte behind a separator must be the same as well, since it has a say in what separates. */
+static uint32_t resume(struct build *b, struct name_walk *w, uint32_t tensor, uint32_t *prefix)
+{
+    const struct tensor *all = b->t->model->tensors;
+    size_t same = tensor ? common(&all[tensor], &all[tensor - 1]) : 0;
+    while (b->n_steps && b->step[b->n_steps - 1].at >= same)
+        b->n_steps--;
+    if (b->n_steps == 0)
+        return TREE_ROOT;
+    const struct step *s = &b->step[b->n_steps - 1];
+    w->at = s->at;
+    w->hash = s->hash;
+    *prefix = s->prefix;
+    return s->dir;
 }
 
 /* Makes the directories of one tensor's path. */
@@ -127,17 +200,21 @@ static int add_dirs(struct build *b, uint32_t tensor)
     struct tree *t = b->t;
     const struct tensor *have = &t->model->tensors[tensor];
     struct name_walk w = {.name = have->name, .len = have->name_len, .layout = t->layout};
-    uint32_t dir = TREE_ROOT;
+    uint32_t prefix = INDEX_NONE, dir = resume(b, &w, tensor, &prefix);
     struct json_text name;
+    bool made = false; /* this directory, just now: nothing is in it */
     int err;
     while (name_next(&w, is_tensor, t->model)) {
         err = write_component(b, w.name + w.from, w.to - w.from, dir == TREE_ROOT, &name);
         if (err < 0)
             return err;
-        uint32_t found = tree_find(t, dir, name.s, name.len);
-        err = found == INDEX_NONE ? new_dir(b, dir, name, &found) : 0;
+        uint32_t found = made ? INDEX_NONE : tree_find(t, dir, name.s, name.len);
+        made = found == INDEX_NONE;
+        err = made ? new_dir(b, dir, name, &found) : 0;
         if (err == 0)
-            err = add_prefix(b, found, w.name, w.to + 1, w.hash);
+            err = add_prefix(b, found, &w, &prefix);
+        if (err == 0)
+            err = add_step(b, &w, found, prefix);
         if (err < 0)
             return err;
         dir = found;
@@ -199,21 +276,38 @@ static int late_order(const void *a, const void *b, void *model)
 }
 
 /* Rule 5. Should even the suffixed path be taken (the hash can be made to collide), the next free number is
- * used; going by name, so that the result depends on the set only. */
+ * used; going by name, so that the result depends on the set only. Where one search ended is remembered with
+ * the file that it met first: many names of one hash would else each pass all before them. */
 static int add_late(struct build *b, uint32_t tensor)
 {
     struct tree *t = b->t;
     const struct tensor *have = &t->model->tensors[tensor];
     uint64_t hash = name_fnv(have->name, have->name_len);
+    uint32_t parent = b->place[tensor].parent, steps = 0, behind = 0;
+    struct place *first = NULL; /* who has the path of the plain hash, or of the first number with a file */
     struct json_text name;
     struct buf text = {0};
     int err = written_name(b, tensor, &name);
     if (err < 0)
         return err;
-    do {
+    for (;;) {
         text.len = 0;
-        name_suffix(&text, name.s, name.len, hash++);
-    } while (!text.failed && tree_find(t, b->place[tensor].parent, text.p, text.len) != INDEX_NONE);
+        name_suffix(&text, name.s, name.len, hash + steps);
+        uint32_t at = text.failed ? INDEX_NONE : tree_find(t, parent, text.p, text.len);
+        if (at == INDEX_NONE)
+            break;
+        steps++;
+        if (!tree_is_dir(t, at)) {
+            struct place *p = &b->place[at - t->n_dirs];
+            if (!first) {
+                first = p;
+                behind = steps;
+            }
+            steps += p->taken;
+        }
+    }
+    if (first)
+        first->taken = steps - behind;
     name = (struct json_text){text.failed ? NULL : arena_text(&t->arena, text.p, text.len), text.len};
     err = name.s ? set_entry(b, tensor, name) : -ENOMEM;
     buf_free(&text);
@@ -243,8 +337,10 @@ static int add_files(struct build *b)
     struct tree *t = b->t;
     size_t n = t->model->n_tensors;
     int err = 0;
+    if (t->n_dirs + n > UINT32_MAX / 4)
+        return -ENOMEM;
     struct tree_entry *e = realloc(t->entry, (t->n_dirs + n) * sizeof *e);
-    if (!e || t->n_dirs + n > UINT32_MAX / 4)
+    if (!e)
         return -ENOMEM;
     t->entry = e;
     b->late = malloc((n ? n : 1) * sizeof *b->late);
@@ -282,6 +378,7 @@ int tree_build(const struct model *m, enum layout layout, struct tree **out)
     b.t = NULL;
 out:
     free(b.place);
+    free(b.step);
     free(b.late);
     index_free(&b.prefixes);
     buf_free(&b.text);

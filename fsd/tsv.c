@@ -34,7 +34,9 @@ static void line(const struct tree *t, uint32_t i, struct buf *path, struct buf 
     buf_shape(out, x->shape, x->rank);
     buf_printf(out, "\t%" PRIu64 "\t%" PRIu64 "\t", x->nbytes, x->offset);
     field(out, x->source->name, strlen(x->source->name));
-    out->p[out->len - 1] = '\n';
+    out->failed |= path->failed;
+    if (!out->failed)
+        out->p[out->len - 1] = '\n';
 }
 
 /* The lines of one block; the first begins with the heading. */
@@ -90,8 +92,8 @@ int tsv_fill(const void *ctx, uint64_t off, void *buf, size_t len)
             high = mid;
     }
     for (; len && err == 0; b++) {
-        err = block(v->tree, b, &text);
-        if (err < 0)
+        err = b < v->n_blocks ? block(v->tree, b, &text) : -EIO;
+        if (err < 0 || text.len == 0)
             break;
         size_t skip = (size_t)(off - v->start[b]);
         size_t n = text.len - skip < len ? text.len - skip : len;

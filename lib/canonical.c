@@ -125,8 +125,7 @@ int canonical_header(struct canonical_item *items, size_t n, const struct metada
     if (err < 0)
         return err;
     buf_char(out, '}');
-    while ((out->len - start) % 8)
-        buf_char(out, ' ');
+    buf_add(out, "       ", (8 - (out->len - start) % 8) % 8);
     if (out->failed)
         return no_memory(r);
     uint64_t len = out->len - start - 8;

@@ -24,13 +24,17 @@ static struct extent *append(struct extents *x, uint64_t len)
     return e;
 }
 
+static bool ends_at(const struct extent *e, const struct source *s, uint64_t off)
+{
+    return e->kind == EXTENT_SOURCE && e->source == s && e->off + e->len == off;
+}
+
 int extents_add_source(struct extents *x, struct source *s, uint64_t off, uint64_t len)
 {
-    struct extent *last = x->n ? &x->v[x->n - 1] : NULL;
     if (len == 0)
         return 0;
-    if (last && last->kind == EXTENT_SOURCE && last->source == s && last->off + last->len == off) {
-        last->len += len;
+    if (x->n && ends_at(&x->v[x->n - 1], s, off)) {
+        x->v[x->n - 1].len += len;
         x->size += len;
         return 0;
     }
@@ -107,6 +111,24 @@ static size_t find(const struct extents *x, uint64_t off)
     return low;
 }
 
+int extents_add_range(struct extents *x, const struct extents *from, uint64_t off, uint64_t len)
+{
+    int err = 0;
+    for (size_t i = find(from, off); len && err == 0; i++) {
+        const struct extent *e = &from->v[i];
+        uint64_t skip = off - e->start, n = e->len - skip < len ? e->len - skip : len;
+        if (e->kind == EXTENT_SOURCE)
+            err = extents_add_source(x, e->source, e->off + skip, n);
+        else if (e->kind == EXTENT_MEMORY)
+            err = extents_add_borrowed(x, (char *)e->memory + skip, n);
+        else if ((err = extents_add_computed(x, e->fill, e->ctx, n)) == 0)
+            x->v[x->n - 1].off = e->off + skip;
+        off += n;
+        len -= n;
+    }
+    return err;
+}
+
 static size_t clip(const struct extents *x, uint64_t off, size_t size)
 {
     if (off >= x->size)
@@ -118,7 +140,7 @@ static int fill(const struct extent *e, uint64_t skip, void *buf, size_t len)
 {
     int err = 0;
     if (e->kind == EXTENT_COMPUTED)
-        return e->fill(e->ctx, skip, buf, len);
+        return e->fill(e->ctx, e->off + skip, buf, len);
     if (e->kind == EXTENT_MEMORY)
         memcpy(buf, (char *)e->memory + skip, len);
     else if ((err = source_check(e->source)) == 0)
@@ -126,22 +148,79 @@ static int fill(const struct extent *e, uint64_t skip, void *buf, size_t len)
     return err;
 }
 
+/* Small extents that follow each other in the list and lie near each other in one source. A model of many
+ * tiny tensors would cost two system calls for each; they are read at once instead, with what lies between
+ * them. */
+struct cluster {
+    size_t n;          /* extents; 0: the first one stands alone */
+    uint64_t from, to; /* in the source */
+    uint64_t useful;   /* bytes of extents in that range */
+};
+
+enum {
+    SMALL = 4096,
+    WINDOW = 1 << 20,
+    SPARSE = 32
+}; /* an extent; a cluster; bytes read for each useful one */
+
+static struct cluster cluster_at(const struct extents *x, size_t i, size_t left)
+{
+    struct cluster c = {.from = UINT64_MAX};
+    const struct source *s = x->v[i].kind == EXTENT_SOURCE ? x->v[i].source : NULL;
+    for (; s && i < x->n && c.useful < left; i++, c.n++) {
+        const struct extent *e = &x->v[i];
+        if (e->kind != EXTENT_SOURCE || e->source != s || e->len > SMALL)
+            break;
+        uint64_t from = e->off < c.from ? e->off : c.from;
+        uint64_t to = e->off + e->len > c.to ? e->off + e->len : c.to;
+        if (to - from > WINDOW)
+            break;
+        c.from = from;
+        c.to = to;
+        c.useful += e->len;
+    }
+    return c;
+}
+
+/* Reads the range of a cluster that is worth it; *window NULL: it is not. */
+static int cluster_read(const struct cluster *c, struct source *s, char **window)
+{
+    *window = NULL;
+    if (c->n < 4 || (c->to - c->from) / SPARSE > c->useful)
+        return 0;
+    *window = malloc((size_t)(c->to - c->from));
+    if (!*window)
+        return -ENOMEM;
+    int err = source_check(s);
+    return err < 0 ? err : source_read(s, c->from, *window, (size_t)(c->to - c->from));
+}
+
 ssize_t extents_read(const struct extents *x, uint64_t off, void *buf, size_t size)
 {
-    char *p = buf;
+    char *p = buf, *window = NULL;
     size_t left = size = clip(x, off, size);
-    for (size_t i = find(x, off); left; i++) {
+    struct cluster c = {0};
+    int err = 0;
+    for (size_t i = find(x, off); left && err == 0; i++) {
         const struct extent *e = &x->v[i];
         uint64_t skip = off - e->start;
         size_t len = e->len - skip < left ? (size_t)(e->len - skip) : left;
-        int err = fill(e, skip, p, len);
-        if (err < 0)
-            return err;
+        if (c.n == 0) {
+            free(window);
+            c = cluster_at(x, i, left);
+            err = cluster_read(&c, e->source, &window);
+        }
+        if (err == 0 && window)
+            memcpy(p, window + (e->off + skip - c.from), len);
+        else if (err == 0)
+            err = fill(e, skip, p, len);
+        c.n -= c.n != 0;
         p += len;
         off += len;
         left -= len;
     }
-    return (ssize_t)size;
+    free(window);
+    return err < 0 ? err : (ssize_t)size;
 }
 
 /* Can the kernel take it from where it lies? */

@@ -19,13 +19,11 @@ enum extent_kind { EXTENT_SOURCE, EXTENT_MEMORY, EXTENT_COMPUTED };
 struct extent {
     uint64_t start; /* where it begins in the list as a whole */
     uint64_t len;   /* > 0 */
+    uint64_t off;   /* where it begins in the source, or in what is computed */
     enum extent_kind kind;
     union {
-        struct { /* EXTENT_SOURCE: a reference is held */
-            struct source *source;
-            uint64_t off;
-        };
-        struct { /* EXTENT_MEMORY */
+        struct source *source; /* EXTENT_SOURCE: a reference is held */
+        struct {               /* EXTENT_MEMORY */
             void *memory;
             int owned; /* to be freed with the list */
         };
@@ -47,6 +45,8 @@ int extents_add_source(struct extents *x, struct source *s, uint64_t off, uint64
 int extents_add_memory(struct extents *x, const void *p, uint64_t len);   /* copies */
 int extents_add_borrowed(struct extents *x, const void *p, uint64_t len); /* p must outlive the list */
 int extents_add_computed(struct extents *x, extent_fill fill, const void *ctx, uint64_t len);
+/* Appends [off, off + len) of another list, which must hold that; what is memory there must outlive x. */
+int extents_add_range(struct extents *x, const struct extents *from, uint64_t off, uint64_t len);
 void extents_free(struct extents *x);
 
 /* Describes [off, off + size) for writev: at most *n vectors, whose number is put there. The bytes stay valid

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -58,12 +59,25 @@ static void place(struct index_slot *slot, size_t mask, struct index_slot what)
     slot[i] = what;
 }
 
+/* Large tables are asked for in huge pages: almost every access to them would miss the TLB. */
+static struct index_slot *new_slots(size_t size)
+{
+    enum { HUGE_PAGE = 2 << 20 };
+    size_t bytes = size * sizeof(struct index_slot);
+    if (bytes < HUGE_PAGE)
+        return malloc(bytes);
+    struct index_slot *slot = aligned_alloc(HUGE_PAGE, bytes); /* a power of two as well */
+    if (slot)
+        (void)madvise(slot, bytes, MADV_HUGEPAGE);
+    return slot;
+}
+
 static int grow(struct index *x)
 {
     size_t size = x->slot ? (x->mask + 1) * 2 : 16;
     if (size > UINT32_MAX)
         return -ENOMEM;
-    struct index_slot *slot = malloc(size * sizeof *slot);
+    struct index_slot *slot = new_slots(size);
     if (!slot)
         return -ENOMEM;
     memset(slot, 0xFF, size * sizeof *slot); /* INDEX_NONE */

@@ -19,6 +19,17 @@ struct model *model_new(struct source *s)
     return m;
 }
 
+int model_none(struct model **out)
+{
+    struct source *s = source_empty("none");
+    *out = s ? model_new(s) : NULL;
+    source_free(s);
+    if (!*out)
+        return -ENOMEM;
+    (*out)->format = "none";
+    return 0;
+}
+
 void model_free(struct model *m)
 {
     if (!m)

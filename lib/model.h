@@ -45,6 +45,9 @@ struct model {
 
 /* Opens a model file of any known kind, told by its content. */
 int model_open(const char *path, enum source_how how, struct model **out, struct report *r);
+
+/* A model without tensors, from nowhere. -ENOMEM. */
+int model_none(struct model **out);
 void model_free(struct model *m);
 
 /* Reads what an opened source holds. */

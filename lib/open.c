@@ -60,6 +60,8 @@ int model_open(const char *path, enum source_how how, struct model **out, struct
 {
     struct source *s = NULL;
     struct stat st;
+    struct report unread = {0}; /* readers keep count in it, whether anybody asks or not */
+    r = r ? r : &unread;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return directory_open(path, NULL, how, out, r);
     int err = source_open(path, how, &s, r);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,25 +50,33 @@ static int open_directory(struct save *s, const char *path)
     s->dir_name = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
     if (!s->dir_name)
         return failed(s, -ENOMEM, "cannot be written");
+    if (*path == 0)
+        return failed(s, -ENOENT, "cannot be written");
     if (*s->base == 0 || strcmp(s->base, ".") == 0 || strcmp(s->base, "..") == 0)
         return failed(s, -EISDIR, "cannot be written");
     s->dir = openat(s->o->dir, s->dir_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return s->dir < 0 ? failed(s, -errno, "its directory") : 0;
 }
 
-/* The temporary file, with the mode that the new file shall have. */
+/* The temporary file, with the mode that the new file shall have. It is nobody else's to read until it has
+ * the mode of the file that it replaces, which may be a secret one. */
 static int create(struct save *s)
 {
     struct stat old;
     uint64_t number;
-    int replaces = fstatat(s->dir, s->base, &old, AT_SYMLINK_NOFOLLOW) == 0;
+    bool replaces = fstatat(s->dir, s->base, &old, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!replaces && errno != ENOENT) /* a name too long is better said before than after the work */
+        return failed(s, -errno, "cannot be written");
     if (replaces && S_ISDIR(old.st_mode))
         return failed(s, -EISDIR, "cannot be replaced");
+    if (replaces && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode))
+        return report_fatal(s->r, -EINVAL, NULL, 0, FS_NO_OFFSET, "cannot be replaced: is no regular file");
+    bool keeps_mode = replaces && S_ISREG(old.st_mode);
     do {
         if (getrandom(&number, sizeof number, GRND_NONBLOCK) < 0)
             return failed(s, -errno, "cannot be written");
         snprintf(s->temporary, sizeof s->temporary, TEMPORARY "%016" PRIx64 ".tmp", number);
-        s->fd = openat(s->dir, s->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        s->fd = openat(s->dir, s->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, keeps_mode ? 0600 : 0666);
     } while (s->fd < 0 && errno == EEXIST);
     if (s->fd < 0) {
         int err = -errno;
@@ -76,7 +85,7 @@ static int create(struct save *s)
     }
     if ((s->o->uid != (uid_t)-1 || s->o->gid != (gid_t)-1) && fchown(s->fd, s->o->uid, s->o->gid) < 0)
         return failed(s, -errno, "cannot be given to its owner");
-    if (replaces && S_ISREG(old.st_mode) && fchmod(s->fd, old.st_mode & 07777) < 0)
+    if (keeps_mode && fchmod(s->fd, old.st_mode & 07777) < 0)
         return failed(s, -errno, "cannot be given the mode of the file it replaces");
     return 0;
 }
@@ -192,7 +201,9 @@ static int settle(struct save *s)
     if (renameat(s->dir, s->temporary, s->dir, s->base) < 0)
         return failed(s, -errno, "cannot be replaced");
     s->temporary[0] = 0;
-    return fsync(s->dir) < 0 ? failed(s, -errno, "its directory cannot be written to disk") : 0;
+    if (fsync(s->dir) < 0 && errno != EINVAL) /* EINVAL: a file system whose directories need none */
+        return failed(s, -errno, "is replaced, but its directory cannot be written to disk");
+    return 0;
 }
 
 int save_extents(const char *path, const struct extents *x, const struct save_options *o, struct report *r)

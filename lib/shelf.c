@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -203,6 +205,15 @@ static void put_on_shelf(struct shelf *f, struct source *s, int fd)
     pthread_mutex_unlock(&f->lock);
 }
 
+/* Where the kernel says that an open file lies; NULL if it does not. */
+static char *path_of(int fd)
+{
+    char link[40], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path);
+    return n > 0 && (size_t)n < sizeof path && path[0] == '/' ? strndup(path, (size_t)n) : NULL;
+}
+
 int shelf_open(struct shelf *f, const char *name, enum source_how how, struct source **out, struct report *r)
 {
     struct stat st;
@@ -220,6 +231,7 @@ int shelf_open(struct shelf *f, const char *name, enum source_how how, struct so
         return report_fatal(r, -ENOMEM, NULL, 0, FS_NO_OFFSET, "out of memory");
     }
     s->size = (uint64_t)st.st_size;
+    s->path = path_of(fd);
     int err = 0;
     if (how == SOURCE_MAP)
         put_on_shelf(f, s, fd);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "checked.h"
@@ -95,6 +96,7 @@ int source_open(const char *path, enum source_how how, struct source **out, stru
     s->refs = 1;
     s->fd = -1;
     s->name = strdup(base_name(path));
+    s->path = realpath(path, NULL);
     if (!s->name) {
         report_fatal(r, err, NULL, 0, FS_NO_OFFSET, "out of memory");
         goto out;
@@ -113,6 +115,59 @@ int source_open(const char *path, enum source_how how, struct source **out, stru
 out:
     source_free(s);
     return err;
+}
+
+struct source *source_own(int fd)
+{
+    struct source *s = calloc(1, sizeof *s);
+    if (s)
+        s->name = strdup("staged");
+    if (!s || !s->name) {
+        free(s);
+        close(fd);
+        return NULL;
+    }
+    s->refs = 1;
+    s->fd = fd;
+    s->own = true;
+    s->size = UINT64_MAX;
+    return s;
+}
+
+struct source *source_empty(const char *name)
+{
+    struct source *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->refs = 1;
+    s->fd = -1;
+    s->name = strdup(name);
+    s->st.st_mode = S_IFREG | 0444;
+    s->st.st_uid = geteuid();
+    s->st.st_gid = getegid();
+    clock_gettime(CLOCK_REALTIME, &s->st.st_mtim);
+    s->st.st_atim = s->st.st_ctim = s->st.st_mtim;
+    if (s->name)
+        return s;
+    source_free(s);
+    return NULL;
+}
+
+struct source *source_lost(const char *path)
+{
+    struct source *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->refs = 1;
+    s->fd = -1;
+    s->changed = true;
+    s->size = UINT64_MAX;
+    s->name = strdup(base_name(path));
+    s->path = strdup(path);
+    if (s->name && s->path)
+        return s;
+    source_free(s);
+    return NULL;
 }
 
 struct source *source_ref(struct source *s)
@@ -134,6 +189,7 @@ void source_free(struct source *s)
     if (s->fd >= 0)
         close(s->fd);
     free(s->name);
+    free(s->path);
     free(s);
 }
 
@@ -171,7 +227,7 @@ void source_fd_done(const struct source *s)
 
 int source_read(const struct source *s, uint64_t off, void *buf, size_t len)
 {
-    if (!range_fits(off, len, s->size))
+    if (!range_fits(off, len, s->size) || (!s->shelf && s->changed && s->fd < 0))
         return -EIO;
     if (!s->shelf && s->fd < 0) {
         if (len)
@@ -195,10 +251,10 @@ static bool unchanged(const struct source *s, int fd)
 
 int source_check(struct source *s)
 {
-    if (!s->shelf && s->fd < 0)
-        return 0;
     if (s->changed)
         return -EIO;
+    if (!s->shelf && (s->fd < 0 || s->own))
+        return 0;
     int fd = source_fd(s);
     if (fd < 0)
         return fd;

@@ -22,6 +22,9 @@ struct source {
     uint64_t size;
     struct stat st; /* as it was when opened */
     char *name;     /* base name of the path it was opened by */
+    char *path;     /* absolute, resolved; NULL: none that it could be found by again */
+    bool own;       /* a file of ours that may still grow: not watched, any range may be asked for */
+    void *owner;    /* whoever made an own one may keep a pointer here */
 
     struct shelf *shelf; /* of a file that is opened and mapped when needed (shelf.h), with what that needs */
     struct source *newer, *older;
@@ -33,6 +36,15 @@ enum source_how { SOURCE_MAP, SOURCE_COPY };
 /* Opens a regular file; symlinks are followed. SOURCE_MAP maps it or, where that fails, leaves reads to
  * source_read; SOURCE_COPY reads it into memory. */
 int source_open(const char *path, enum source_how how, struct source **out, struct report *r);
+/* A source over a file of our own, open for reading; fd is taken over. NULL: no memory, and fd is closed. */
+struct source *source_own(int fd);
+
+/* An empty source of that name, owned by the calling user. NULL: no memory. */
+struct source *source_empty(const char *name);
+
+/* A source that is gone: every use of it is -EIO. NULL: no memory. */
+struct source *source_lost(const char *path);
+
 struct source *source_ref(struct source *s);
 void source_free(struct source *s); /* drops a reference */
 

@@ -59,6 +59,11 @@ tm_tensor *tm_tensor_new(tm_dtype dtype, int rank, const uint64_t *shape)
 tm_tensor *tm_tensor_wrap(tm_dtype dtype, int rank, const uint64_t *shape, void *data)
 {
     tm_tensor *t = make(dtype, rank, shape);
+    if (t && t->nbytes && !data) {
+        free(t);
+        errno = EINVAL;
+        return NULL;
+    }
     if (t)
         t->data = data;
     return t;

@@ -6,6 +6,7 @@
 
 #include "buf.h"
 #include "canonical.h"
+#include "header.h"
 #include "save.h"
 #include "tensor_i.h"
 #include "utf8.h"
@@ -18,7 +19,7 @@ struct fs_writer {
     } items;
     struct metadata *metadata;
     size_t n_metadata, room_metadata;
-    struct index by_name;
+    struct index by_name, by_key;
     struct arena arena;
 };
 
@@ -56,6 +57,7 @@ void fs_writer_free(fs_writer *w)
     free(w->items.v);
     free(w->metadata);
     index_free(&w->by_name);
+    index_free(&w->by_key);
     arena_free(&w->arena);
     free(w->path);
     free(w);
@@ -83,12 +85,16 @@ static bool has_name(const void *ctx, uint32_t number, const void *name, size_t 
 
 static int add(fs_writer *w, const char *name, size_t len, tm_tensor *t, struct report *r)
 {
-    uint64_t hash = hash_bytes(0, name, len);
-    int err = len < UINT32_MAX ? canonical_name(name, len, r) : -EINVAL;
+    if (len > HEADER_MAX) /* keeps it within 32 bits as well */
+        return report_fatal(r, -EFBIG, name, len, FS_NO_OFFSET, "the name is longer than a header may be");
+    if (!t) /* what tm_tensor_new gave for a bad shape, handed on unseen */
+        return report_fatal(r, -EINVAL, name, len, FS_NO_OFFSET, "no tensor: it could not be made");
+    int err = canonical_name(name, len, r);
     if (err == 0)
         err = canonical_dtype(tm_tensor_dtype(t), name, len, r);
     if (err < 0)
         return err;
+    uint64_t hash = hash_bytes(0, name, len);
     if (index_find(&w->by_name, hash, has_name, w, name, len) != INDEX_NONE)
         return report_fatal(r, -EEXIST, name, len, FS_NO_OFFSET, "a tensor of this name was added before");
     void *v = w->items.v;
@@ -125,34 +131,37 @@ int fs_add_tensor(fs_writer *w, const char *name, tm_tensor *t)
     return fs_add_tensor_e(w, name, strlen(name), t, NULL);
 }
 
-static struct metadata *find_metadata(fs_writer *w, const char *key, size_t len)
+static bool has_key(const void *ctx, uint32_t number, const void *key, size_t len)
 {
-    for (size_t i = 0; i < w->n_metadata; i++)
-        if (w->metadata[i].key.len == len && memcmp(w->metadata[i].key.s, key, len) == 0)
-            return &w->metadata[i];
-    return NULL;
+    const struct json_text *k = &((const fs_writer *)ctx)->metadata[number].key;
+    return k->len == len && memcmp(k->s, key, len) == 0;
+}
+
+/* A new entry, without a value yet. */
+static int add_key(fs_writer *w, uint64_t hash, struct json_text key, uint32_t *number)
+{
+    void *v = w->metadata;
+    if (!grow(&v, w->n_metadata, &w->room_metadata, sizeof *w->metadata))
+        return -ENOMEM;
+    w->metadata = v;
+    key.s = arena_text(&w->arena, key.s, key.len);
+    if (!key.s || index_add(&w->by_key, hash, (uint32_t)w->n_metadata) < 0)
+        return -ENOMEM;
+    *number = (uint32_t)w->n_metadata++;
+    w->metadata[*number].key = key;
+    return 0;
 }
 
 static int set_metadata(fs_writer *w, struct json_text key, struct json_text value, struct report *r)
 {
-    struct metadata *d = find_metadata(w, key.s, key.len);
     if (utf8_span(key.s, key.len) != key.len || utf8_span(value.s, value.len) != value.len)
         return report_fatal(r, -EINVAL, NULL, 0, FS_NO_OFFSET, "metadata must be UTF-8");
     struct json_text copy = {arena_text(&w->arena, value.s, value.len), value.len};
-    if (!copy.s)
+    uint64_t hash = hash_bytes(0, key.s, key.len);
+    uint32_t number = index_find(&w->by_key, hash, has_key, w, key.s, key.len);
+    if (!copy.s || (number == INDEX_NONE && add_key(w, hash, key, &number) < 0))
         return no_memory(r);
-    if (!d) {
-        void *v = w->metadata;
-        if (!grow(&v, w->n_metadata, &w->room_metadata, sizeof *w->metadata))
-            return no_memory(r);
-        w->metadata = v;
-        key.s = arena_text(&w->arena, key.s, key.len);
-        if (!key.s)
-            return no_memory(r);
-        d = &w->metadata[w->n_metadata++];
-        d->key = key;
-    }
-    d->value = copy;
+    w->metadata[number].value = copy;
     return 0;
 }
 

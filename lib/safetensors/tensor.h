@@ -4,6 +4,8 @@
  *
  * A tensor is a row-major, contiguous, little-endian block of elements with a dtype and a shape. Handles are
  * opaque and reference counted; the count is atomic, so references may be taken and dropped from any thread.
+ * All functions here may be called from any thread at once; who writes to a tensor's data guards them
+ * himself.
  */
 #ifndef SAFETENSORS_TENSOR_H
 #define SAFETENSORS_TENSOR_H
@@ -69,7 +71,8 @@ int tm_nbytes(tm_dtype d, int rank, const uint64_t *shape, uint64_t *nbytes);
  * copied. NULL on failure, with errno EINVAL, EOVERFLOW or ENOMEM. Release with tm_tensor_free. */
 tm_tensor *tm_tensor_new(tm_dtype dtype, int rank, const uint64_t *shape);
 
-/* The same around bytes of the caller's, which must outlive the tensor and hold tm_nbytes bytes. */
+/* The same around bytes of the caller's, which must outlive the tensor and hold tm_nbytes bytes. data may be
+ * NULL only where that is 0; else EINVAL. */
 tm_tensor *tm_tensor_wrap(tm_dtype dtype, int rank, const uint64_t *shape, void *data);
 
 /* Another reference to t (returned): each needs its own tm_tensor_free. NULL gives NULL. */
@@ -78,7 +81,7 @@ tm_tensor *tm_tensor_ref(tm_tensor *t);
 /* Drops a reference; the last one releases the tensor. NULL is allowed. */
 void tm_tensor_free(tm_tensor *t);
 
-/* t must not be NULL. What is returned belongs to t. */
+/* t must not be NULL. What is returned belongs to t. They cannot fail. */
 tm_dtype tm_tensor_dtype(const tm_tensor *t);
 int tm_tensor_rank(const tm_tensor *t);
 const uint64_t *tm_tensor_shape(const tm_tensor *t); /* rank entries, outermost first; in elements */

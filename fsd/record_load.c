@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT
+ * Reading the record of a staged model (the format is described in record.c) and rebuilding what it says. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "json.h"
+#include "say.h"
+#include "source.h"
+#include "staged_content.h"
+#include "store.h"
+
+enum { MOST_FIELDS = 8 };
+
+struct field {
+    const char *key;
+    struct json_text text; /* s NULL: a number */
+    uint64_t number;
+};
+
+struct load {
+    struct model_dir *m;
+    struct field field[MOST_FIELDS];
+    size_t n;
+    struct blob **blob; /* numbered files met so far, one reference held on each */
+    size_t n_blobs;
+    struct buf path;
+};
+
+/* ---- a line ---- */
+
+static int parse_line(struct load *l, struct arena *a, const char *line, size_t len)
+{
+    struct json j = {.start = line, .p = line, .end = line + len};
+    struct json_text key;
+    l->n = 0;
+    if (json_take(&j, '{') < 0)
+        return -EBADMSG;
+    do {
+        struct field *f = &l->field[l->n];
+        if (l->n == MOST_FIELDS || json_string(&j, a, &key) < 0 || json_take(&j, ':') < 0)
+            return -EBADMSG;
+        *f = (struct field){.key = key.s};
+        if (json_peek(&j) == '"' ? json_string(&j, a, &f->text) < 0 : json_u64(&j, &f->number) < 0)
+            return -EBADMSG;
+        l->n++;
+    } while (json_taken(&j, ','));
+    return json_take(&j, '}') < 0 || json_end(&j) < 0 || !l->field[0].text.s ? -EBADMSG : 0;
+}
+
+static const struct field *field(const struct load *l, const char *key, bool text)
+{
+    for (size_t i = 1; i < l->n; i++)
+        if (strcmp(l->field[i].key, key) == 0 && (l->field[i].text.s != NULL) == text)
+            return &l->field[i];
+    return NULL;
+}
+
+static uint64_t number(const struct load *l, const char *key)
+{
+    const struct field *f = field(l, key, false);
+    return f ? f->number : 0;
+}
+
+static struct json_text text(const struct load *l, const char *key)
+{
+    const struct field *f = field(l, key, true);
+    return f ? f->text : (struct json_text){NULL, 0};
+}
+
+static const char *decode_path(struct load *l, struct json_text t)
+{
+    l->path.len = 0;
+    for (size_t i = 0; i < t.len; i++) {
+        unsigned c;
+        if (t.s[i] == '%' && i + 2 < t.len && sscanf(t.s + i + 1, "%2X", &c) == 1) {
+            buf_char(&l->path, (char)c);
+            i += 2;
+        } else
+            buf_char(&l->path, t.s[i]);
+    }
+    if (t.len == 0)
+        buf_add(&l->path, "", 0);
+    return l->path.failed ? NULL : l->path.p;
+}
+
+static struct staged *node(struct load *l)
+{
+    const char *path = decode_path(l, l->field[0].text);
+    return path ? staged_walk(&l->m->store->tree, l->m->top, path) : NULL;
+}
+
+static struct staged *file(struct load *l)
+{
+    struct staged *n = node(l);
+    return n && !n->is_dir ? n : NULL;
+}
+
+/* ---- what refers to what ---- */
+
+static struct blob *blob(struct load *l, uint64_t number)
+{
+    char name[32];
+    for (size_t i = 0; i < l->n_blobs; i++)
+        if (l->blob[i]->number == number)
+            return l->blob[i];
+    struct blob **p = realloc(l->blob, (l->n_blobs + 1) * sizeof *p);
+    if (!p)
+        return NULL;
+    l->blob = p;
+    snprintf(name, sizeof name, "%" PRIu64, number);
+    int fd = openat(l->m->dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return NULL;
+    struct blob *b = blob_new(l->m, number, fd);
+    if (b)
+        l->blob[l->n_blobs++] = b;
+    if (number > l->m->last_number)
+        l->m->last_number = number;
+    return b;
+}
+
+static bool is_that(const struct source *s, const char *path, const struct load *l)
+{
+    return s->path && strcmp(s->path, path) == 0 && (uint64_t)s->st.st_size == number(l, "bytes") &&
+           (uint64_t)s->st.st_mtim.tv_sec == number(l, "seconds") &&
+           (uint64_t)s->st.st_mtim.tv_nsec == number(l, "nanoseconds");
+}
+
+/* The mounted source itself, or the file opened again, or something that only fails, after a word about it.
+ */
+static struct source *find_source(struct load *l, const char *path)
+{
+    const struct model *mounted = l->m->store->model;
+    struct source *s = NULL;
+    if (mounted && is_that(mounted->source, path, l))
+        return source_ref(mounted->source);
+    if (source_open(path, SOURCE_MAP, &s, NULL) == 0 && is_that(s, path, l))
+        return s;
+    say(l->m->top->name, "staged from %s, which is %s: what refers to it cannot be read", path,
+        s ? "no longer the same file" : "gone");
+    source_free(s);
+    return source_lost(path);
+}
+
+/* ---- the verbs ---- */
+
+static int on_model(struct load *l)
+{
+    l->m->top->uid = (uid_t)number(l, "uid");
+    l->m->top->gid = (gid_t)number(l, "gid");
+    return number(l, "version") == 1 ? 0 : -ENOTSUP;
+}
+
+static int on_entry(struct load *l)
+{
+    struct staged_tree *t = &l->m->store->tree;
+    const char *path = decode_path(l, l->field[0].text);
+    char *name = path ? strrchr(path, '/') : NULL;
+    struct staged *dir = l->m->top;
+    if (!path)
+        return -ENOMEM;
+    if (name) {
+        *name++ = 0;
+        dir = staged_walk(t, l->m->top, path);
+    } else
+        name = l->path.p;
+    if (!dir || !dir->is_dir || !*name || staged_find(t, dir, name))
+        return -EBADMSG;
+    struct node_caller who = {(uid_t)number(l, "uid"), (gid_t)number(l, "gid")};
+    return staged_add(t, dir, name, l->field[0].key[0] == 'd', who) ? 0 : -ENOMEM;
+}
+
+static int on_own(struct load *l)
+{
+    struct staged *n = file(l);
+    struct blob *b = n ? blob(l, number(l, "number")) : NULL;
+    struct stat st;
+    if (!b || n->own || b->writer || fstat(b->source->fd, &st) < 0)
+        return -EBADMSG;
+    b->refs++;
+    b->writer = n;
+    n->own = b;
+    return 0;
+}
+
+static int on_source(struct load *l)
+{
+    struct model_dir *m = l->m;
+    struct source **p = realloc(m->sources, (m->n_sources + 1) * sizeof *p);
+    const char *path = decode_path(l, l->field[0].text);
+    if (!p || !path)
+        return -ENOMEM;
+    m->sources = p;
+    if (number(l, "number") != m->n_sources + 1)
+        return -EBADMSG;
+    p[m->n_sources] = find_source(l, path);
+    return p[m->n_sources] ? (m->n_sources++, 0) : -ENOMEM;
+}
+
+static int on_ref(struct load *l)
+{
+    struct staged *n = file(l);
+    uint64_t start = number(l, "start"), bytes = number(l, "bytes"), k = number(l, "source"), end;
+    struct blob *b = k ? NULL : blob(l, number(l, "number"));
+    bool cut;
+    if (!n || __builtin_add_overflow(start, bytes, &end) || (k ? k > l->m->n_sources : !b))
+        return -EBADMSG;
+    int err = content_cut(n, start, bytes, &cut);
+    return err < 0
+               ? err
+               : content_refer(n, start, bytes, k ? l->m->sources[k - 1] : b->source, b, number(l, "offset"));
+}
+
+static int on_cut(struct load *l)
+{
+    struct staged *n = file(l);
+    uint64_t end;
+    bool cut;
+    if (!n || __builtin_add_overflow(number(l, "start"), number(l, "bytes"), &end))
+        return -EBADMSG;
+    return content_cut(n, number(l, "start"), number(l, "bytes"), &cut);
+}
+
+static int on_size(struct load *l)
+{
+    struct staged *n = file(l);
+    uint64_t bytes = number(l, "bytes");
+    bool cut;
+    if (!n)
+        return -EBADMSG;
+    if (n->size > bytes)
+        n->size = bytes;
+    return content_cut(n, bytes, UINT64_MAX - bytes, &cut);
+}
+
+static int on_freeze(struct load *l)
+{
+    struct staged *n = file(l);
+    if (!n)
+        return -EBADMSG;
+    n->size = number(l, "bytes");
+    int err = content_freeze(n);
+    return err < 0 ? err : 0;
+}
+
+static int on_set(struct load *l)
+{
+    static const char *const names[N_ATTRS] = {"dtype", "shape", "name"};
+    struct staged *n = file(l);
+    struct json_text what = text(l, "what"), value = text(l, "value");
+    struct buf path = {0};
+    for (int a = 0; n && what.s && a < N_ATTRS; a++) {
+        if (strcmp(names[a], what.s) != 0)
+            continue;
+        if (value.s && !decode_path(l, value))
+            return -ENOMEM;
+        int err = staged_set_text(&n->attr[a], value.s ? l->path.p : NULL, l->path.len);
+        if (err == 0 && a == ATTR_NAME) {
+            n->name_len = l->path.len;
+            staged_path(n, &path);
+            err = path.failed ? -ENOMEM : staged_set_text(&n->name_path, path.p, path.len);
+            buf_free(&path);
+        }
+        return err;
+    }
+    return -EBADMSG;
+}
+
+static int on_owner(struct load *l)
+{
+    struct staged *n = node(l);
+    if (!n)
+        return -EBADMSG;
+    n->uid = (uid_t)number(l, "uid");
+    n->gid = (gid_t)number(l, "gid");
+    return 0;
+}
+
+static int on_bound(struct load *l)
+{
+    struct staged *n = file(l);
+    struct json_text dtype = text(l, "dtype"), shape = text(l, "shape");
+    if (!n)
+        return -EBADMSG;
+    n->npy = number(l, "npy") == 1;
+    n->is_bound = true;
+    int err = staged_set_text(&n->bound[0], dtype.s, dtype.len);
+    return err < 0 ? err : staged_set_text(&n->bound[1], shape.s, shape.len);
+}
+
+static int on_rename(struct load *l)
+{
+    struct staged_tree *t = &l->m->store->tree;
+    struct staged *n = node(l);
+    const char *path = n ? decode_path(l, text(l, "to")) : NULL;
+    char *name = path ? strrchr(path, '/') : NULL;
+    struct staged *dir = l->m->top;
+    if (!path)
+        return -EBADMSG;
+    struct staged *old = staged_walk(t, l->m->top, path);
+    if (old && old != n)
+        staged_unlink(t, old);
+    if (name) {
+        *name++ = 0;
+        dir = staged_walk(t, l->m->top, path);
+    } else
+        name = l->path.p;
+    return dir && dir->is_dir && *name ? staged_move(t, n, dir, name) : -EBADMSG;
+}
+
+static int on_remove(struct load *l)
+{
+    struct staged *n = node(l);
+    if (!n || n->first || n == l->m->top)
+        return -EBADMSG;
+    staged_unlink(&l->m->store->tree, n);
+    return 0;
+}
+
+static int on_metadata(struct load *l)
+{
+    struct json_text key = text(l, "key"), value = text(l, "value");
+    if (!key.s)
+        return -EBADMSG;
+    int err = store_set_metadata(l->m, key.s, key.len, value.s, value.len);
+    return err == -ENODATA ? 0 : err;
+}
+
+static int on_inherited(struct load *l)
+{
+    l->m->inherited = true;
+    return 0;
+}
+
+static int on_committed(struct load *l)
+{
+    l->m->committed = (struct committed){
+        .done = true,
+        .bytes = number(l, "bytes"),
+        .dev = number(l, "device"),
+        .ino = number(l, "inode"),
+        .took = number(l, "took"),
+        .mtime = {.tv_sec = (time_t)number(l, "seconds"), .tv_nsec = (long)number(l, "nanoseconds")}};
+    uint64_t later = number(l, "later");
+    l->m->committed_edits = l->m->edits - (later < l->m->edits ? later : l->m->edits);
+    return 0;
+}
+
+static const struct {
+    const char *verb;
+    int (*act)(struct load *l);
+    bool edit; /* changes what would be committed */
+} verbs[] = {
+    {"model", on_model, false},
+    {"dir", on_entry, true},
+    {"file", on_entry, true},
+    {"own", on_own, true},
+    {"source", on_source, false},
+    {"ref", on_ref, true},
+    {"cut", on_cut, true},
+    {"size", on_size, true},
+    {"freeze", on_freeze, false},
+    {"set", on_set, true},
+    {"bound", on_bound, true},
+    {"owner", on_owner, false},
+    {"rename", on_rename, true},
+    {"remove", on_remove, true},
+    {"metadata", on_metadata, true},
+    {"inherited", on_inherited, true},
+    {"committed", on_committed, false},
+};
+
+static int act(struct load *l)
+{
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
+        if (strcmp(verbs[i].verb, l->field[0].key) == 0) {
+            l->m->edits += verbs[i].edit;
+            return verbs[i].act(l);
+        }
+    return -EBADMSG;
+}
+
+/* A line that makes no sense is said and passed over: the others still tell what they tell. */
+static int load_lines(struct load *l, const char *p, const char *end)
+{
+    struct arena a = {0};
+    int err = 0;
+    while (p < end && err == 0) {
+        const char *nl = memchr(p, '\n', (size_t)(end - p));
+        if (!nl)
+            break; /* cut short by a crash: it never was answered */
+        l->m->lines++;
+        err = parse_line(l, &a, p, (size_t)(nl - p));
+        if (err == 0)
+            err = act(l);
+        if (err == -EBADMSG) {
+            say(l->m->top->name, "line %" PRIu64 " of its record makes no sense and is passed over",
+                l->m->lines);
+            err = 0;
+        }
+        arena_reset(&a);
+        p = nl + 1;
+    }
+    arena_free(&a);
+    return err;
+}
+
+/* A file without references is as long as its numbered file. */
+static void set_sizes(struct model_dir *m)
+{
+    struct stat st;
+    for (struct staged *n = staged_next(m->top, m->top); n; n = staged_next(m->top, n)) {
+        const struct ref *last = n->n_refs ? &n->refs[n->n_refs - 1] : NULL;
+        n->size = last ? last->start + last->len : 0;
+        if (n->own && fstat(n->own->source->fd, &st) == 0 && (uint64_t)st.st_size > n->size)
+            n->size = (uint64_t)st.st_size;
+    }
+}
+
+/* Numbered files that nothing refers to: of what was removed while it was open. */
+static void remove_unknown(struct load *l)
+{
+    int copy = openat(l->m->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = copy >= 0 ? fdopendir(copy) : NULL;
+    const struct dirent *e;
+    while (d && (e = readdir(d))) {
+        char *end;
+        uint64_t n = strtoull(e->d_name, &end, 10);
+        bool known = *end != 0;
+        for (size_t i = 0; i < l->n_blobs && !known; i++)
+            known = l->blob[i]->number == n;
+        if (!known)
+            unlinkat(l->m->dir, e->d_name, 0);
+        else if (*end == 0 && n > l->m->last_number)
+            l->m->last_number = n;
+    }
+    if (d)
+        closedir(d);
+    else if (copy >= 0)
+        close(copy);
+}
+
+static int read_all(int fd, char **out, size_t *len)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    *len = (size_t)st.st_size;
+    *out = malloc(*len + 1);
+    ssize_t n = *out ? pread(fd, *out, *len, 0) : 0;
+    if (!*out)
+        return -ENOMEM;
+    if (n < 0)
+        return -errno;
+    *len = (size_t)n;
+    return 0;
+}
+
+int record_load(struct model_dir *m)
+{
+    struct load l = {.m = m};
+    char *all = NULL;
+    size_t len = 0;
+    int err = read_all(m->record, &all, &len);
+    if (err == 0)
+        err = load_lines(&l, all, all + len);
+    if (err == 0) {
+        const char *end = len ? memrchr(all, '\n', len) : NULL;
+        if (ftruncate(m->record, end ? end + 1 - all : 0) < 0)
+            err = -errno;
+        set_sizes(m);
+        remove_unknown(&l);
+    }
+    if (err == -ENOTSUP)
+        say(m->top->name, "its record is of a newer version");
+    free(all);
+    buf_free(&l.path);
+    for (size_t i = 0; i < l.n_blobs; i++)
+        blob_free(l.blob[i]);
+    free(l.blob);
+    return err;
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT
+ * Writing, copying and linking: the content of staged files. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "staged_content.h"
+#include "staging_i.h"
+
+enum { PIECE = 1 << 20 }; /* bytes copied at once */
+
+static int put(const struct staged *n, const char *p, size_t len, uint64_t off)
+{
+    while (len) {
+        ssize_t done = pwrite(n->own->source->fd, p, len, (off_t)off);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return done < 0 ? -errno : -EIO;
+        p += done;
+        off += (uint64_t)done;
+        len -= (size_t)done;
+    }
+    return 0;
+}
+
+static int cut(struct staged *n, uint64_t at, uint64_t len)
+{
+    struct record_line l;
+    bool changed;
+    for (size_t i = 0; i < n->n_refs; i++) {
+        const struct ref *r = &n->refs[i];
+        if (r->start >= at + len || r->start + r->len <= at)
+            continue;
+        record_node(&l, "cut", n);
+        record_number(&l, "start", at);
+        record_number(&l, "bytes", len);
+        int err = record_end(&l, n->model);
+        return err < 0 ? err : content_cut(n, at, len, &changed);
+    }
+    return 0;
+}
+
+static int write_own(struct staged *n, const void *p, size_t len, uint64_t off)
+{
+    int err = n->own ? 0 : store_new_file(n);
+    if (err == 0)
+        err = put(n, p, len, off);
+    if (err == 0)
+        err = cut(n, off, len);
+    if (err == 0 && off + len > n->size)
+        n->size = off + len;
+    return err;
+}
+
+static void touched(struct staging *s, struct staged *n)
+{
+    clock_gettime(CLOCK_REALTIME, &n->mtime);
+    if (n->parent)
+        commit_edited(s, n->model);
+}
+
+int staging_write(struct kind *k, uint64_t id, const void *p, size_t len, uint64_t off)
+{
+    struct staging *s = staging_enter(k);
+    struct staged *n;
+    int err = staging_find(s, id, false, &n);
+    if (err == 0 && (off > INT64_MAX || len > INT64_MAX - off))
+        err = -EFBIG;
+    if (err == 0 && len)
+        err = write_own(n, p, len, off);
+    if (err == 0)
+        touched(s, n);
+    return staging_leave(s, err);
+}
+
+static int set_size(struct staged *n, uint64_t size)
+{
+    struct record_line l;
+    bool changed;
+    int err = size > n->size && !n->own ? store_new_file(n) : 0;
+    if (err == 0 && size < n->size) {
+        record_node(&l, "size", n);
+        record_number(&l, "bytes", size);
+        err = record_end(&l, n->model);
+        if (err == 0)
+            err = content_cut(n, size, UINT64_MAX - size, &changed);
+    }
+    if (err == 0 && n->own && ftruncate(n->own->source->fd, (off_t)size) < 0)
+        err = -errno;
+    if (err == 0)
+        n->size = size;
+    return err;
+}
+
+int staging_resize(struct kind *k, uint64_t id, uint64_t size)
+{
+    struct staging *s = staging_enter(k);
+    struct staged *n;
+    int err = staging_find(s, id, false, &n);
+    if (err == 0 && size != n->size) {
+        err = size > INT64_MAX ? -EFBIG : set_size(n, size);
+        if (err == 0)
+            touched(s, n);
+    }
+    return staging_leave(s, err);
+}
+
+/* A model that takes something from the mounted one begins with its metadata. */
+static int inherit(struct staging *s, struct model_dir *m)
+{
+    const struct model *from = s->store.model;
+    struct record_line l;
+    int err = 0;
+    if (m->inherited || !from)
+        return 0;
+    for (size_t i = 0; i < from->n_metadata && err == 0; i++) {
+        struct json_text key = from->metadata[i].key, value = from->metadata[i].value;
+        if (store_metadata(m, key.s, key.len))
+            continue;
+        record_begin(&l, "metadata", "", 0);
+        record_text(&l, "key", key.s, key.len);
+        record_text(&l, "value", value.s, value.len);
+        err = record_end(&l, m);
+        if (err == 0)
+            err = store_set_metadata(m, key.s, key.len, value.s, value.len);
+    }
+    if (err == 0) {
+        record_begin(&l, "inherited", "", 0);
+        err = record_end(&l, m);
+    }
+    m->inherited = err == 0;
+    return err;
+}
+
+/* Who writes that numbered file must not write it any more. */
+static int freeze_writer(struct blob *b)
+{
+    struct staged *w = b->writer;
+    struct record_line l;
+    if (!w)
+        return 0;
+    record_node(&l, "freeze", w);
+    record_number(&l, "bytes", w->size);
+    int err = record_end(&l, w->model);
+    if (err == 0)
+        err = content_freeze(w);
+    return err < 0 ? err : 0;
+}
+
+static int refer(struct staging *s, struct staged *n, uint64_t at, const struct extent *e, uint64_t skip,
+                 uint64_t len)
+{
+    struct ref r = {.start = at, .len = len, .off = e->off + skip, .source = e->source};
+    struct blob *b = e->source->own ? e->source->owner : NULL;
+    bool changed;
+    int err = 0;
+    if (b) {
+        b->refs++; /* it must outlive its writer's freezing */
+        err = freeze_writer(b);
+        if (err == 0 && (r.blob = store_link_file(n->model, b, &err)))
+            r.source = r.blob->source;
+        blob_free(b);
+    } else
+        err = inherit(s, n->model);
+    if (err == 0)
+        err = record_ref(n, &r);
+    if (err == 0)
+        err = content_cut(n, at, len, &changed);
+    if (err == 0)
+        err = content_refer(n, at, len, r.source, r.blob, r.off);
+    blob_free(r.blob);
+    return err;
+}
+
+static int copy_bytes(struct staged *n, uint64_t at, const struct extents *x, uint64_t from, uint64_t len)
+{
+    char *piece = malloc(PIECE);
+    int err = piece ? 0 : -ENOMEM;
+    while (len && err == 0) {
+        ssize_t got = extents_read(x, from, piece, len < PIECE ? (size_t)len : PIECE);
+        err = got <= 0 ? (got < 0 ? (int)got : -EIO) : write_own(n, piece, (size_t)got, at);
+        if (err == 0) {
+            at += (uint64_t)got;
+            from += (uint64_t)got;
+            len -= (uint64_t)got;
+        }
+    }
+    free(piece);
+    return err;
+}
+
+/* By reference what can be found again after a crash: files that have a path, and numbered files. */
+static bool can_refer(const struct staged *n, const struct extent *e)
+{
+    if (e->kind != EXTENT_SOURCE || !n->parent)
+        return false;
+    return e->source->own ? e->source->owner != NULL : e->source->path != NULL;
+}
+
+static int copy_range(struct staging *s, struct staged *n, uint64_t at, const struct extents *x,
+                      uint64_t from, uint64_t len)
+{
+    int err = at > n->size ? set_size(n, at) : 0;
+    for (size_t i = 0; i < x->n && len && err == 0; i++) {
+        const struct extent *e = &x->v[i];
+        if (e->start + e->len <= from)
+            continue;
+        uint64_t skip = from - e->start, part = e->len - skip < len ? e->len - skip : len;
+        err = can_refer(n, e) ? refer(s, n, at, e, skip, part) : copy_bytes(n, at, x, from, part);
+        at += part;
+        from += part;
+        len -= part;
+    }
+    return err;
+}
+
+/* Remembers what a file is copied from, until it is bound. */
+static int set_origin(struct staged *n, const struct node_tensor *t)
+{
+    size_t shape = t ? t->rank * sizeof *t->shape : 0;
+    free(n->origin);
+    n->origin = t ? malloc(sizeof *n->origin + shape) : NULL;
+    if (!n->origin)
+        return t ? -ENOMEM : 0;
+    *n->origin = *t;
+    n->origin->shape = memcpy(n->origin + 1, t->shape, shape);
+    return 0;
+}
+
+static int bind(struct staging *s, struct staged *n)
+{
+    if (!n->parent || !staged_bind(&s->rules, n))
+        return 0;
+    int err = record_bound(n);
+    commit_edited(s, n->model);
+    return err;
+}
+
+int staging_copy(struct kind *k, uint64_t id, uint64_t off, const struct node_origin *from, uint64_t from_off,
+                 uint64_t len)
+{
+    struct staging *s = staging_enter(k);
+    struct staged *n;
+    int err = staging_find(s, id, false, &n);
+    if (err == 0 && (off > INT64_MAX || len > INT64_MAX - off))
+        err = -EFBIG;
+    if (err == 0 && off == 0 && from_off == 0 && n->size == 0)
+        err = set_origin(n, from->tensor);
+    if (err == 0)
+        err = copy_range(s, n, off, from->x, from_off, len);
+    if (err == 0)
+        touched(s, n);
+    return staging_leave(s, err);
+}
+
+int staging_link(struct kind *k, uint64_t dir, const char *name, const struct node_origin *from,
+                 struct node_caller who, uint64_t *id)
+{
+    struct staging *s = staging_enter(k);
+    struct staged *d, *n = NULL;
+    int err = staging_find(s, dir, true, &d);
+    if (err == 0 && d == s->store.tree.top)
+        err = -EPERM;
+    if (err == 0 && staged_find(&s->store.tree, d, name))
+        err = -EEXIST;
+    if (err == 0)
+        err = staging_make_node(s, d, name, false, who, &n);
+    if (err < 0)
+        return staging_leave(s, err);
+    err = set_origin(n, from->tensor);
+    if (err == 0)
+        err = copy_range(s, n, 0, from->x, 0, from->x->size);
+    if (err == 0)
+        err = bind(s, n);
+    if (err < 0)
+        staging_drop(s, n);
+    else {
+        *id = staging_id(n);
+        touched(s, n);
+    }
+    return staging_leave(s, err);
+}
+
+int staging_flush(struct kind *k, uint64_t id)
+{
+    struct staging *s = staging_enter(k);
+    struct staged *n;
+    int err = staging_find(s, id, false, &n);
+    return staging_leave(s, err < 0 ? err : bind(s, n));
+}
+
+int staging_fsync(struct kind *k, uint64_t id)
+{
+    struct staging *s = staging_enter(k);
+    struct staged *n;
+    int err = staging_find(s, id, false, &n);
+    if (err == 0 && n->own && fdatasync(n->own->source->fd) < 0)
+        err = -errno;
+    if (err == 0 && n->parent && fdatasync(n->model->record) < 0)
+        err = -errno;
+    return staging_leave(s, err);
+}
+
+void staging_sync(struct kind *k, uint64_t id, void (*done)(void *ctx, int err),
+                  bool (*interrupted)(void *ctx), void *ctx)
+{
+    struct staging *s = staging_enter(k);
+    struct staged *n;
+    int err = staging_find(s, id, true, &n);
+    bool waits = err == 0 && n->model && n->model->top && n != s->store.tree.top;
+    if (waits)
+        err = commit_request(s, n->model, done, interrupted, ctx);
+    staging_leave(s, 0);
+    if (!waits || err < 0)
+        done(ctx, err);
+}

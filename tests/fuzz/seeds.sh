@@ -1,0 +1,22 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# seeds.sh TARGET DIR: puts what a fuzz target starts from into DIR.
+set -eu
+here=$(dirname "$0")
+vectors=$here/../vectors
+mkdir -p "$2"
+case $1 in
+header) cp "$vectors"/safetensors/*.safetensors "$vectors"/writer/*.safetensors "$2" ;;
+json)
+	for f in "$vectors"/safetensors/*.safetensors; do
+		tail -c +9 "$f" >"$2/$(basename "$f" .safetensors)"
+	done ;;
+names)
+	# Lines of one set each; escapes are left as they are, they are odd enough.
+	awk -v dir="$2" '/"set":/ { gsub(/[^a-z_]/, "", $2); out = dir "/" $2 }
+		/"name":/ { sub(/^ *"name": "/, ""); sub(/",$/, ""); print > out }' "$vectors/names.json" ;;
+options)
+	printf 'm.safetensors\n/mnt\n-o\nrw,nosuid,layout=flat,uid=0' >"$2/mount8"
+	printf -- '--layout=tree\n--readahead=4M\nm\n/mnt\n--max_threads=3\n--umask=022' >"$2/long"
+	printf -- '-fsvnrw\n-t\nfuse\n-o\nfsname=a\\,b\\\\c,x-foo=1,_netdev\n--\n-m\n/mnt' >"$2/letters" ;;
+esac
