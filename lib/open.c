@@ -43,7 +43,10 @@ int model_read(struct source *s, struct model **out, struct report *r)
     const char *what = NULL;
     size_t n;
     int err = read_first(s, first, &n, r);
-    return err < 0 ? err : read_as(sniff(first, n, s->size, &what), s, what, out, r);
+    if (err < 0)
+        return err;
+    enum container c = sniff(first, n, s->size, &what);
+    return read_as(c, s, what, out, r);
 }
 
 /* JSON text may be the index of a model directory. */

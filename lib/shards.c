@@ -32,8 +32,8 @@ const struct jvalue *shards_weight_map(const struct buf *text, struct arena *a, 
 {
     struct json j = {.start = text->p, .p = text->p, .end = text->p + text->len};
     const struct jvalue *top = jtree_document(&j, a), *map = jtree_get(top, "weight_map");
-    *why = top ? "no object weight_map" : j.why;
-    return map && map->type == J_OBJECT ? map : NULL;
+    *why = top ? "no object weight_map with a member" : j.why;
+    return map && map->type == J_OBJECT && map->n ? map : NULL;
 }
 
 static int by_text(const void *a, const void *b)
