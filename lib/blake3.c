@@ -152,6 +152,8 @@ void blake3_update(struct blake3 *b, const void *from, size_t len)
         p += n;
         len -= n;
     }
+    if (!between_chunks(b)) /* something follows all that was pushed */
+        settle(b, b->chunk);
 }
 
 static void store32(unsigned char *p, uint32_t x)

@@ -15,6 +15,9 @@ names)
 	# Lines of one set each; escapes are left as they are, they are odd enough.
 	awk -v dir="$2" '/"set":/ { gsub(/[^a-z_]/, "", $2); out = dir "/" $2 }
 		/"name":/ { sub(/^ *"name": "/, ""); sub(/",$/, ""); print > out }' "$vectors/names.json" ;;
+thin) cp "$here"/../fixtures/thin/archives/*.thin "$2" ;;
+config | jtree)
+	for f in "$here"/../fixtures/thin/*/*/config.json; do cp "$f" "$2/$(basename "$(dirname "$f")")"; done ;;
 options)
 	printf 'm.safetensors\n/mnt\n-o\nrw,nosuid,layout=flat,uid=0' >"$2/mount8"
 	printf -- '--layout=tree\n--readahead=4M\nm\n/mnt\n--max_threads=3\n--umask=022' >"$2/long"
