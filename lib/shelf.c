@@ -214,6 +214,17 @@ static char *path_of(int fd)
     return n > 0 && (size_t)n < sizeof path && path[0] == '/' ? strndup(path, (size_t)n) : NULL;
 }
 
+/* Under the name by which it can be opened again, which may lead into directories below. */
+static int rename_source(struct source *s, const char *name)
+{
+    char *whole = strdup(name);
+    if (!whole)
+        return -ENOMEM;
+    free(s->name);
+    s->name = whole;
+    return 0;
+}
+
 int shelf_open(struct shelf *f, const char *name, enum source_how how, struct source **out, struct report *r)
 {
     struct stat st;
@@ -232,8 +243,11 @@ int shelf_open(struct shelf *f, const char *name, enum source_how how, struct so
     }
     s->size = (uint64_t)st.st_size;
     s->path = path_of(fd);
-    int err = 0;
-    if (how == SOURCE_MAP)
+    int err = rename_source(s, name);
+    if (err < 0) {
+        close(fd);
+        report_fatal(r, err, NULL, 0, FS_NO_OFFSET, "out of memory");
+    } else if (how == SOURCE_MAP)
         put_on_shelf(f, s, fd);
     else
         err = take_copy(s, fd, r);
