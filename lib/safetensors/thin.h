@@ -83,6 +83,37 @@ typedef struct fs_thin_spec {
     fs_text tokenizer_json_hash, tokenizer_config_json_hash;
 } fs_thin_spec;
 
+/* What a model is: read from an archive's manifest, or from the config.json and the tensors of a model
+ * directory as a conversion would. NULL on failure, with errno and, if e is not NULL, why. */
+typedef struct fs_thin_model fs_thin_model;
+fs_thin_model *fs_thin_describe(const char *path, fs_error *e);
+void fs_thin_model_free(fs_thin_model *m); /* NULL is allowed */
+
+/* Owned by m. */
+const fs_thin_spec *fs_thin_model_spec(const fs_thin_model *m);
+
+/* Checks an archive against all rules of its format, the digests of its pages too. Calls found() for each
+ * rule that is broken, in the format's own order, and note() (may be NULL) for what is no error. Returns the
+ * number of findings, or a negative errno if the file could not be read or is no archive (*e, may be NULL,
+ * says why). The strings are valid during the call only. */
+int fs_thin_verify(const char *path, void (*found)(void *ctx, const fs_error *what),
+                   void (*note)(void *ctx, const fs_error *what), void *ctx, fs_error *e);
+
+/* How to convert; all zero: as usual. */
+typedef struct fs_thin_options {
+    const char *arch; /* instead of the architecture that config.json names */
+    int no_tokenizer; /* no digests of the tokenizer's files */
+    /* Called for each warning, after success: its kind, and what it is about. May be NULL. */
+    void (*warning)(void *ctx, const char *kind, const char *detail);
+    void *ctx;
+} fs_thin_options;
+
+/* Converts a model directory (config.json, *.safetensors) to an archive, byte for byte as the ThinTensor tool
+ * does, and verifies what was written. The target is replaced only when all went well; a failed verification
+ * alone comes after that. o may be NULL. 0 or a negative errno; e->kind names the error. Hashes and copies
+ * every byte of the model: takes its time, in threads of its own. */
+int fs_thin_convert(const char *dir, const char *to, const fs_thin_options *o, fs_error *e);
+
 #ifdef __cplusplus
 }
 #endif

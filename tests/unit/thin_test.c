@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support.h"
 #include "thin.h"
@@ -166,11 +167,67 @@ START_TEST(manifest_again)
 }
 END_TEST
 
+static void warned(void *ctx, const char *kind, const char *detail)
+{
+    buf_printf(ctx, "%s %s;", kind, detail);
+}
+
+static void counted(void *ctx, const fs_error *e)
+{
+    *(int *)ctx += e->kind[0] != 0;
+}
+
+/* The public calls. */
+START_TEST(calls)
+{
+    char path[] = "/tmp/thin-test-XXXXXX";
+    struct buf warnings = {0};
+    fs_thin_options o = {.warning = warned, .ctx = &warnings};
+    fs_error e;
+    int kinds = 0, fd = mkstemp(path);
+    size_t len, want_len;
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(fs_thin_convert(FIXTURES "ok/llama-gqa", path, &o, &e), 0);
+    ck_assert_int_eq(e.code, 0);
+    ck_assert_str_eq(warnings.p, "q-norm-missing 2;k-norm-missing 2;");
+    char *have = read_whole(path, &len), *want = read_whole(FIXTURES "llama-gqa.thin", &want_len);
+    ck_assert_uint_eq(len, want_len);
+    ck_assert_mem_eq(have, want, len);
+    ck_assert_int_eq(fs_thin_verify(path, counted, NULL, &kinds, NULL), 0);
+    ck_assert_int_eq(fs_thin_convert(FIXTURES "err/err-missing-embed", path, NULL, &e), -EINVAL);
+    ck_assert_str_eq(e.kind, "tensor-missing");
+    ck_assert_str_eq(e.tensor, "model.embed_tokens.weight");
+    ck_assert_int_eq(fs_thin_verify(FIXTURES "archives/page-size-zero.thin", counted, NULL, &kinds, &e), 4);
+    ck_assert_int_eq(kinds, 4);
+    ck_assert_str_eq(e.kind, "shape-zero");
+    ck_assert_int_eq(fs_thin_verify("/nonexistent", counted, NULL, &kinds, &e), -ENOENT);
+    const char *const sources[] = {path, FIXTURES "ok/llama-gqa"};
+    for (int i = 0; i < 2; i++) {
+        fs_thin_model *m = fs_thin_describe(sources[i], &e);
+        ck_assert_ptr_nonnull(m);
+        const fs_thin_spec *s = fs_thin_model_spec(m);
+        ck_assert_str_eq(s->arch.s, "llama");
+        ck_assert_uint_eq(s->layers, 2);
+        ck_assert_uint_eq(s->kv_heads, 2);
+        ck_assert_str_eq(s->attention_kind.s, "gqa");
+        fs_thin_model_free(m);
+    }
+    ck_assert_ptr_null(fs_thin_describe(FIXTURES "expected.json", &e));
+    ck_assert_int_eq(e.code, -ENOTSUP);
+    close(fd);
+    unlink(path);
+    buf_free(&warnings);
+    free(have);
+    free(want);
+}
+END_TEST
+
 static void tests(TCase *tc)
 {
     tcase_add_loop_test(tc, conversions, 0, cJSON_GetArraySize(converts));
     tcase_add_loop_test(tc, archives, 0, cJSON_GetArraySize(verifies));
     tcase_add_test(tc, manifest_again);
+    tcase_add_test(tc, calls);
 }
 
 int main(void)
