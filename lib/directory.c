@@ -161,6 +161,8 @@ int directory_part(const struct directory *d, const char *name, enum source_how 
     if (err == 0)
         err = model_read(s, out, &sub);
     source_free(s);
+    if (err == -ENOENT)
+        return err;
     r->count += sub.count;
     if (r->first.code == 0)
         r->first = sub.first;

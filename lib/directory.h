@@ -31,7 +31,8 @@ bool directory_is_index(const struct source *s);
 /* Reads a whole file of the directory. -ENOENT is not said to r. */
 int directory_read(const struct directory *d, const char *name, struct buf *out, struct report *r);
 
-/* Opens one file of the directory as a model by itself, its name before all that is said to r. */
+/* Opens one file of the directory as a model by itself, its name before all that is said to r. -ENOENT is not
+ * said. */
 int directory_part(const struct directory *d, const char *name, enum source_how how, struct model **out,
                    struct report *r);
 
