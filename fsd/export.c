@@ -57,11 +57,20 @@ static int as_thin(struct export_kind *k, struct extents *x, struct report *r)
     return err < 0 ? err : thin_export_extents(k->thin, x);
 }
 
+static bool must_hash(const void *thin, uint64_t off)
+{
+    return !thin_export_ready(thin, off);
+}
+
 /* Makes the file's content, and remembers its size: that asks for the whole header. */
 static int make(struct export_kind *k, size_t form, struct content *c)
 {
     struct report r = {0};
     int err = forms[form].extents(k, &c->x, &r);
+    if (err == 0 && forms[form].extents == as_thin) {
+        c->slow = must_hash;
+        c->slow_ctx = k->thin;
+    }
     pthread_mutex_lock(&k->lock);
     k->state[form].tried = true;
     k->state[form].err = err;

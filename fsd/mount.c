@@ -22,6 +22,7 @@
 #include "say.h"
 #include "staging.h"
 #include "thin_export.h"
+#include "waiting.h"
 
 enum { READAHEAD = 2 << 20, MAX_READ = 1 << 30 };
 
@@ -296,7 +297,7 @@ static void log_change(const struct source *s)
 static int serve(void *ctx, int ready_fd)
 {
     struct mount *m = ctx;
-    thin_export_interrupted = ops_interrupted;
+    thin_export_interrupted = waiting_over;
     source_on_change = log_change;
     int status = build(m);
     if (status)
@@ -320,6 +321,7 @@ static int serve(void *ctx, int ready_fd)
     }
     if (m->staging)
         staging_stop(m->staging);
+    waiting_stop();
     fuse_remove_signal_handlers(se);
     fuse_session_destroy(se); /* nobody waits for what is still committed below */
 out:

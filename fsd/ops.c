@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "stats.h"
+#include "waiting.h"
 
 static const double FOREVER = 1e8, NEVER = 0; /* seconds */
 
@@ -308,29 +309,17 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         ops_free_content((struct content *)(uintptr_t)fi->fh);
 }
 
-static _Thread_local fuse_req_t reading;
-
-bool ops_interrupted(void)
-{
-    return reading && fuse_req_interrupted(reading);
-}
-
 /* The read path: everything that can be read comes through here. The kernel copies straight from the mapping.
  * Should the source shrink just then, the kernel itself ends the request with EIO, and nothing is left to
  * reply to. */
-static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+static void answer_read(fuse_req_t req, const struct extents *x, size_t size, uint64_t off)
 {
-    struct content *c = (struct content *)(uintptr_t)fi->fh, now = {0};
     struct iovec iov[MOST_VECTORS];
     int n = MOST_VECTORS;
     void *scratch = NULL;
-    uint64_t id;
-    struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
-    ssize_t got = c->live ? k->ops->open(k, id, &now) : 0;
-    reading = req;
-    if (got == 0)
-        got = extents_iov(c->live ? &now.x : &c->x, (uint64_t)off, size, iov, &n, &scratch);
-    reading = NULL;
+    waiting_for(req);
+    ssize_t got = extents_iov(x, off, size, iov, &n, &scratch);
+    waiting_for(NULL);
     stats_count(&stats.reads, 1);
     if (got < 0) {
         stats_count(&stats.read_errors, 1);
@@ -339,8 +328,29 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, stru
         stats_count(&stats.read_errors, 1);
     else
         stats_count(&stats.bytes_read, (unsigned long long)got);
-    extents_free(&now.x);
     free(scratch);
+}
+
+static void answer_slowly(struct waiting *w)
+{
+    answer_read(w->req, &w->content->x, w->size, w->off);
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+    struct content *c = (struct content *)(uintptr_t)fi->fh, now = {0};
+    const struct waiting w = {req, c, size, (uint64_t)off, answer_slowly};
+    uint64_t id;
+    struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
+    if (c->slow && c->slow(c->slow_ctx, (uint64_t)off) && waiting_start(&w))
+        return;
+    int err = c->live ? k->ops->open(k, id, &now) : 0;
+    if (err < 0) {
+        stats_count(&stats.read_errors, 1);
+        ops_reply_err(req, err);
+    } else
+        answer_read(req, c->live ? &now.x : &c->x, size, (uint64_t)off);
+    extents_free(&now.x);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -23,9 +23,6 @@ struct fs {
     uint64_t files;
 };
 
-/* Has the caller of the request this thread answers given up? */
-bool ops_interrupted(void);
-
 extern const struct fuse_lowlevel_ops fs_ops; /* userdata: struct fs * */
 
 #endif

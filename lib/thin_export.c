@@ -424,6 +424,15 @@ int thin_export_hash(struct thin_export *x, bool (*stop)(void *ctx), void *ctx)
     return err;
 }
 
+bool thin_export_ready(const struct thin_export *x, uint64_t off)
+{
+    struct thin_export *w = (struct thin_export *)(uintptr_t)x;
+    pthread_mutex_lock(&w->lock);
+    bool over = x->state == DONE || x->state == FAILED;
+    pthread_mutex_unlock(&w->lock);
+    return over || off >= x->prefix;
+}
+
 static bool interrupted(void *ctx)
 {
     (void)ctx;

@@ -33,6 +33,9 @@ int thin_export_extents(struct thin_export *x, struct extents *out);
  * true ends the waiting with -EINTR; the hashing goes on. -EIO: a shard changed or cannot be read. */
 int thin_export_hash(struct thin_export *x, bool (*stop)(void *ctx), void *ctx);
 
+/* Can the byte at off be read without waiting for digests? */
+bool thin_export_ready(const struct thin_export *x, uint64_t off);
+
 /* How far the hashing is, in bytes. */
 void thin_export_progress(struct thin_export *x, uint64_t *done, uint64_t *total);
 
