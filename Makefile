@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# make           builds everything into build/
+# make           builds everything into build/ (needs pkg-config, libfuse3-dev, libcjson-dev, zlib1g-dev)
 # make mount     installs what is missing, builds, mounts a sample or MODEL=... at MNT=...
 # make check     installs what is missing, builds, runs all tests
 # make help      says the rest
@@ -33,7 +33,7 @@ ALL_LDFLAGS = $(HARDEN) -Wl,-z,relro,-z,now $(LDFLAGS)
 FUSE_CFLAGS = $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags fuse3))
 FUSE_LIBS = $(shell $(PKG_CONFIG) --libs fuse3)
 CJSON_LIBS = $(shell $(PKG_CONFIG) --libs libcjson)
-LIBS = -lpthread -lm
+LIBS = $(shell $(PKG_CONFIG) --libs zlib) -lpthread -lm
 
 LIB_SRC := $(wildcard lib/*.c)
 MAINS := fsd/mount.c fsd/fsck.c fsd/convert.c

@@ -17,6 +17,7 @@
 #include "say.h"
 #include "staged_content.h"
 #include "staging_i.h"
+#include "view.h"
 
 struct waiter {
     struct waiter *next;
@@ -28,7 +29,7 @@ struct waiter {
 /* What is in a model, described. */
 struct contents {
     struct staged_item *items;
-    struct canonical_item *order; /* who: its staged file */
+    struct canonical_item *order; /* who: one of items */
     size_t n, room;
     unsigned ignored;
 };
@@ -45,6 +46,7 @@ struct commit {
     struct extents x;
     struct extents *files; /* what x borrows from */
     size_t n_files;
+    struct arena views;
     struct report why;
 };
 
@@ -115,7 +117,7 @@ static void free_contents(struct contents *c)
     *c = (struct contents){0};
 }
 
-static int add_item(struct contents *c, const struct staged_item *item, const struct staged *file)
+static int add_item(struct contents *c, const struct staged_item *item)
 {
     if (c->n == c->room) {
         size_t room = c->room ? c->room * 2 : 64;
@@ -134,8 +136,7 @@ static int add_item(struct contents *c, const struct staged_item *item, const st
                                              .shape = item->shape,
                                              .rank = item->rank,
                                              .dtype = (uint8_t)item->dtype,
-                                             .nbytes = item->nbytes,
-                                             .who = file};
+                                             .nbytes = item->nbytes};
     c->items[c->n++] = *item;
     return 0;
 }
@@ -153,11 +154,13 @@ static int describe(const struct staging *s, const struct model_dir *m, struct c
             return err;
         if (err == 1)
             c->ignored++;
-        else if (add_item(c, &item, n) < 0) {
+        else if (add_item(c, &item) < 0) {
             staged_item_free(&item);
             return report_fatal(why, -ENOMEM, NULL, 0, FS_NO_OFFSET, "out of memory");
         }
     }
+    for (size_t i = 0; i < c->n; i++)
+        c->order[i].who = &c->items[i];
     return 0;
 }
 
@@ -238,15 +241,43 @@ static int freeze(struct staged *n)
     return record_end(&l, n->model);
 }
 
-static int add_file(struct commit *c, const struct contents *all, size_t i)
+/* A .npy file in another order than the row-major, little-endian one of the format is turned while it is
+ * written. */
+static int add_turned(struct commit *c, const struct extents *file, const struct staged_item *item)
 {
-    struct staged *n = (struct staged *)(uintptr_t)all->order[i].who;
-    struct extents *file = &c->files[i];
-    uint64_t skip = n->size - all->order[i].nbytes; /* a .npy header */
+    struct view *v = arena_alloc(&c->views, sizeof *v, 1);
+    uint64_t *stride = arena_alloc(&c->views, (item->rank + 1) * sizeof *stride, 1), step = 1;
+    if (!v || !stride)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < item->rank; i++) {
+        uint32_t d = item->fortran ? i : item->rank - 1 - i;
+        stride[d] = step;
+        step *= item->shape[d];
+    }
+    uint32_t bytes = tm_dtype_bits(item->dtype) / 8;
+    *v = (struct view){.extents = file,
+                       .start = item->skip,
+                       .end = item->skip + item->nbytes,
+                       .nbytes = item->nbytes,
+                       .item = bytes,
+                       .swap = !item->swapped          ? 0
+                               : item->dtype == TM_C64 ? bytes / 2
+                                                       : bytes};
+    int err = view_shape(v, &c->views, item->rank, item->shape, stride);
+    return err < 0 ? err : extents_add_computed(&c->x, view_fill, v, item->nbytes);
+}
+
+static int add_file(struct commit *c, const struct staged_item *item, struct extents *file)
+{
+    struct staged *n = (struct staged *)(uintptr_t)item->file;
     int err = freeze(n);
     if (err == 0)
         err = content_extents(n, file);
-    return err < 0 ? err : extents_add_range(&c->x, file, skip, all->order[i].nbytes);
+    if (err == 0)
+        err = item->nbytes && (item->fortran || item->swapped)
+                  ? add_turned(c, file, item)
+                  : extents_add_range(&c->x, file, item->skip, item->nbytes);
+    return err;
 }
 
 /* Everything the commit needs, so that it does not depend on what is staged any longer. */
@@ -267,7 +298,7 @@ static int take_snapshot(struct commit *c)
     c->files = calloc(all.n ? all.n : 1, sizeof *c->files);
     err = !c->files || c->target.failed ? -ENOMEM : extents_add_borrowed(&c->x, c->header.p, c->header.len);
     for (size_t i = 0; i < all.n && err == 0; i++)
-        err = add_file(c, &all, i);
+        err = add_file(c, all.order[i].who, &c->files[i]);
     if (err < 0)
         report_fatal(&c->why, err, NULL, 0, FS_NO_OFFSET, "%s", strerror(-err));
 out:
@@ -281,6 +312,7 @@ static void free_commit(struct commit *c)
     for (size_t i = 0; i < c->n_files; i++)
         extents_free(&c->files[i]);
     free(c->files);
+    arena_free(&c->views);
     buf_free(&c->header);
     buf_free(&c->target);
 }

@@ -71,6 +71,14 @@ static int open_tensors(struct info_kind *k, struct content *c)
     return err < 0 ? err : extents_add_computed(&c->x, tsv_fill, &k->tsv, k->tsv.size);
 }
 
+static int open_leaves(struct info_kind *k, struct content *c)
+{
+    const struct model *m = k->tree->model;
+    if (m->leaves.len == 0) /* a format that has none */
+        return extents_add_memory(&c->x, "[]\n", 3);
+    return extents_add_borrowed(&c->x, m->leaves.p, m->leaves.len);
+}
+
 static int open_stats(struct info_kind *k, struct content *c)
 {
     const struct source *s = k->tree->model->source;
@@ -96,9 +104,9 @@ static const struct {
     const char *name;
     int (*open)(struct info_kind *k, struct content *c);
 } files[] = {
-    {"header.json", open_header},  {"metadata.json", open_metadata},
-    {"tensors.tsv", open_tensors}, {"manifest.json", open_manifest},
-    {"stats", open_stats},         {"export-error", open_export_error},
+    {"header.json", open_header},        {"metadata.json", open_metadata}, {"tensors.tsv", open_tensors},
+    {"leaves.json", open_leaves},        {"manifest.json", open_manifest}, {"stats", open_stats},
+    {"export-error", open_export_error},
 };
 
 /* Node 0 is the directory, node i + 1 is files[i]; then comes the directory of the model directory's other

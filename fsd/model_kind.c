@@ -143,6 +143,8 @@ static int name_value(const struct tree *t, const struct tensor *x, struct buf *
 static int source_value(const struct tree *t, const struct tensor *x, struct buf *out)
 {
     (void)t;
+    if (!tensor_in_place(x))
+        return -ENODATA;
     buf_str(out, x->source->name);
     return 0;
 }
@@ -150,6 +152,8 @@ static int source_value(const struct tree *t, const struct tensor *x, struct buf
 static int offset_value(const struct tree *t, const struct tensor *x, struct buf *out)
 {
     (void)t;
+    if (!tensor_in_place(x))
+        return -ENODATA;
     buf_printf(out, "%" PRIu64, x->offset);
     return 0;
 }
@@ -187,6 +191,14 @@ static int thin_checksum_value(const struct tree *t, const struct tensor *x, str
     return x->page ? page_text(&x->page->checksum, out) : -ENODATA;
 }
 
+static int transform_value(const struct tree *t, const struct tensor *x, struct buf *out)
+{
+    const char *how = x->view ? view_transform(x->view) : "";
+    (void)t;
+    buf_str(out, how);
+    return *how ? 0 : -ENODATA;
+}
+
 static const struct attribute tensor_attributes[] = {
     {"user.dtype", dtype_value},
     {"user.shape", shape_value},
@@ -197,6 +209,7 @@ static const struct attribute tensor_attributes[] = {
     {"user.thin.layer", thin_layer_value},
     {"user.thin.op", thin_op_value},
     {"user.thin.checksum", thin_checksum_value},
+    {"user.safetensors.transform", transform_value},
 };
 
 enum { N_ATTRIBUTES = sizeof tensor_attributes / sizeof tensor_attributes[0] };

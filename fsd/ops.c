@@ -18,10 +18,12 @@
 #include "ops_i.h"
 
 #include <errno.h>
+#include <linux/fuse.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "stats.h"
+#include "unpack.h"
 #include "waiting.h"
 
 static const double FOREVER = 1e8, NEVER = 0; /* seconds */
@@ -40,6 +42,20 @@ struct kind *ops_kind_of(const struct fs *fs, fuse_ino_t ino, uint64_t *id)
 {
     *id = (ino - FUSE_ROOT_ID) / 8;
     return fs->kind[(ino - FUSE_ROOT_ID) % 8]; /* the kernel asks only for numbers it was given */
+}
+
+bool ops_quick(const struct fuse_in_header *h)
+{
+    switch (h->opcode) {
+    case FUSE_FORGET:
+    case FUSE_BATCH_FORGET: return true;
+    case FUSE_LOOKUP:
+    case FUSE_GETATTR:
+    case FUSE_GETXATTR:
+    case FUSE_READDIR:
+    case FUSE_READDIRPLUS: return (h->nodeid - FUSE_ROOT_ID) % 8 == 0; /* the model's tree is all in memory */
+    default: return false;
+    }
 }
 
 double ops_timeout(const struct kind *k)
@@ -309,6 +325,11 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         ops_free_content((struct content *)(uintptr_t)fi->fh);
 }
 
+static bool interrupted(void *ctx)
+{
+    return fuse_req_interrupted((fuse_req_t)ctx) != 0;
+}
+
 /* The read path: everything that can be read comes through here. The kernel copies straight from the mapping.
  * Should the source shrink just then, the kernel itself ends the request with EIO, and nothing is left to
  * reply to. */
@@ -318,7 +339,9 @@ static void answer_read(fuse_req_t req, const struct extents *x, size_t size, ui
     int n = MOST_VECTORS;
     void *scratch = NULL;
     waiting_for(req);
+    unpack_interrupt(interrupted, req);
     ssize_t got = extents_iov(x, off, size, iov, &n, &scratch);
+    unpack_interrupt(NULL, NULL);
     waiting_for(NULL);
     stats_count(&stats.reads, 1);
     if (got < 0) {
@@ -390,11 +413,11 @@ static void reply_xattr(fuse_req_t req, int err, const struct buf *b, size_t siz
         fuse_reply_buf(req, b->p, b->len);
 }
 
-/* Attributes of other name spaces (ACLs, SELinux labels) there are none, on any file: ENOTSUP says that, and
- * `ls -l` then asks once instead of twice for each file. */
+/* What the system itself asks for (ACLs, SELinux labels) no file has: ENOTSUP says that, and `ls -l` then
+ * asks once instead of twice for each file. */
 static int get_attribute(struct kind *k, uint64_t id, const char *name, struct buf *value)
 {
-    if (strncmp(name, "user.", 5) != 0)
+    if (strncmp(name, "security.", 9) == 0 || strncmp(name, "system.", 7) == 0)
         return -ENOTSUP;
     return k->ops->getxattr ? k->ops->getxattr(k, id, name, value) : -ENODATA;
 }

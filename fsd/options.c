@@ -98,6 +98,10 @@ static const struct option {
     {"nofail", DROP, 0, NULL},
     {"_netdev", DROP, 0, NULL},
     {"comment", DROP, 0, NULL},
+    /* What the kernel shows of a FUSE mount: mount(8) gives it back along with "remount". */
+    {"user_id", DROP, 0, NULL},
+    {"group_id", DROP, 0, NULL},
+    {"blksize", DROP, 0, NULL},
     {"remount", REFUSE, 0, NULL},
 };
 

@@ -31,6 +31,13 @@ static void handle(int sig, void (*handler)(int))
     sigaction(sig, &a, NULL);
 }
 
+/* By nohup, or by a shell for what it starts in the background; libfuse respects that too. */
+static bool is_ignored(int sig)
+{
+    struct sigaction a;
+    return sigaction(sig, NULL, &a) == 0 && a.sa_handler == SIG_IGN;
+}
+
 static void block_signals(sigset_t *old)
 {
     sigset_t set;
@@ -49,7 +56,8 @@ static pid_t fork_child(void)
     if (pid > 0) {
         child = pid;
         for (size_t i = 0; i < N_SIGNALS; i++)
-            handle(signals[i], pass_on);
+            if (!is_ignored(signals[i]))
+                handle(signals[i], pass_on);
     }
     sigprocmask(SIG_SETMASK, &old, NULL);
     return pid;

@@ -201,7 +201,7 @@ static int write_node(const struct staged *n)
         err = record_ref(n, &n->refs[i]);
     for (int a = 0; a < N_ATTRS && err == 0; a++)
         if (n->attr[a])
-            err = record_attribute(n, a);
+            err = record_attribute(n, (enum attribute)a);
     if (err == 0 && n->is_bound)
         err = record_bound(n);
     return err;

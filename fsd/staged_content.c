@@ -13,7 +13,7 @@ struct blob *blob_new(struct model_dir *m, uint64_t number, int fd)
 {
     struct blob *b = calloc(1, sizeof *b);
     if (b)
-        b->source = source_own(fd);
+        b->source = source_own(fd, SOURCE_GROWS);
     else
         close(fd);
     if (b && !b->source) {

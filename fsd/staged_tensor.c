@@ -159,6 +159,8 @@ static int check_size(const struct staged *n, struct staged_item *out, struct re
     struct npy npy;
     if (n->npy && read_npy(n, &npy)) {
         out->skip = npy.skip;
+        out->fortran = npy.fortran && npy.rank > 1;
+        out->swapped = npy.swapped && tm_dtype_bits(npy.dtype) > 8;
         have -= npy.skip;
     }
     int err = tm_nbytes(out->dtype, (int)out->rank, out->shape, &out->nbytes);
@@ -226,7 +228,7 @@ int staged_describe(const struct staged_rules *r, const struct staged *n, struct
                     struct report *why)
 {
     struct buf name = {0};
-    *out = (struct staged_item){0};
+    *out = (struct staged_item){.file = n};
     if (left_behind(n))
         return 1;
     staged_name(r, n, &name);

@@ -15,12 +15,14 @@ struct staged_rules {
 };
 
 struct staged_item {
+    const struct staged *file;
     char *name; /* malloc'd */
     size_t name_len;
     tm_dtype dtype;
     uint64_t *shape; /* malloc'd */
     uint32_t rank;
-    uint64_t skip, nbytes; /* the bytes begin behind a .npy header */
+    uint64_t skip, nbytes; /* the bytes begin behind a .npy header ... */
+    bool fortran, swapped; /* ... and may be column-major or big-endian there */
 };
 
 /* Decides what a file is that is closed or referred to for the first time, so that it stays that wherever it

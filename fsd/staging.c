@@ -165,7 +165,7 @@ static int open_finished(const struct staging *s, const struct staged *n, struct
     buf_free(&name);
     if (err < 0)
         return err;
-    struct source *src = source_own(fd);
+    struct source *src = source_own(fd, SOURCE_GROWS);
     if (!src)
         return -ENOMEM;
     err = extents_add_source(&c->x, src, 0, (uint64_t)st.st_size);

@@ -120,7 +120,7 @@ static int change_model(struct staging *s, struct staged *n, struct staged *d, c
     }
     for (int a = 0; a < ATTR_NAME && err == 0; a++)
         if (n->attr[a] && (err = staged_set_text(&copy->attr[a], n->attr[a], strlen(n->attr[a]))) == 0)
-            err = record_attribute(copy, a);
+            err = record_attribute(copy, (enum attribute)a);
     for (int a = 0; a < 2 && err == 0; a++)
         if (n->bound[a])
             err = staged_set_text(&copy->bound[a], n->bound[a], strlen(n->bound[a]));

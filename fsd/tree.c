@@ -14,6 +14,9 @@ struct tree_prefix {
     uint32_t above;     /* the one without the last component; INDEX_NONE: none */
 };
 
+/* Directories of so few entries are gone through, without the index: most leaf directories are small. */
+enum { SMALL_DIR = 8 };
+
 /* While building: where each tensor's file goes. */
 struct place {
     uint32_t parent, from; /* its directory; where the last component begins in its name */
@@ -49,17 +52,74 @@ static uint64_t key_hash(uint32_t parent, const char *name, size_t len)
     return hash_bytes((uint64_t)parent + 1, name, len);
 }
 
+static bool has_name(const struct tree_entry *e, const void *name, size_t len)
+{
+    return e->len == len && memcmp(e->name, name, len) == 0;
+}
+
 static bool same_entry(const void *ctx, uint32_t number, const void *name, size_t len)
 {
     const struct key *k = ctx;
     const struct tree_entry *e = &k->t->entry[number];
-    return e->parent == k->parent && e->len == len && memcmp(e->name, name, len) == 0;
+    return e->parent == k->parent && has_name(e, name, len);
 }
 
 uint32_t tree_find(const struct tree *t, uint32_t dir, const char *name, size_t len)
 {
+    const struct tree_dir *d = &t->dir[dir];
     struct key k = {t, dir};
-    return index_find(&t->by_name, key_hash(dir, name, len), same_entry, &k, name, len);
+    if (d->n > SMALL_DIR)
+        return index_find(&t->by_name, key_hash(dir, name, len), same_entry, &k, name, len);
+    for (uint32_t e = d->first; e; e = t->entry[e].next)
+        if (has_name(&t->entry[e], name, len))
+            return e;
+    return INDEX_NONE;
+}
+
+static int index_entry(struct tree *t, uint32_t e)
+{
+    const struct tree_entry *x = &t->entry[e];
+    return index_add(&t->by_name, key_hash(x->parent, x->name, x->len), e);
+}
+
+static void append_entry(struct tree *t, uint32_t e)
+{
+    struct tree_dir *d = &t->dir[t->entry[e].parent];
+    if (d->last)
+        t->entry[d->last].next = e;
+    else
+        d->first = e;
+    d->last = e;
+}
+
+/* Puts an entry into its directory. Once that is no longer small, all that is in it goes to the index. */
+static int add_entry(struct tree *t, uint32_t e)
+{
+    struct tree_dir *d = &t->dir[t->entry[e].parent];
+    int err = 0;
+    append_entry(t, e);
+    if (++d->n > SMALL_DIR + 1)
+        return index_entry(t, e);
+    for (uint32_t i = d->first; i && d->n == SMALL_DIR + 1 && err == 0; i = t->entry[i].next)
+        err = index_entry(t, i);
+    return err;
+}
+
+/* Puts an entry in the place of another of the same name. */
+static void replace_entry(struct tree *t, uint32_t old, uint32_t now)
+{
+    struct tree_entry *x = &t->entry[now];
+    struct tree_dir *d = &t->dir[x->parent];
+    *x = t->entry[old];
+    if (d->n > SMALL_DIR) /* its list is made again in the end */
+        index_replace(&t->by_name, key_hash(x->parent, x->name, x->len), old, now);
+    uint32_t *link = &d->first;
+    for (size_t i = 0; i <= SMALL_DIR && *link && *link != old; i++)
+        link = &t->entry[*link].next;
+    if (*link == old)
+        *link = now;
+    if (d->last == old)
+        d->last = now;
 }
 
 static bool is_tensor(const void *ctx, uint64_t hash, const char *name, size_t len)
@@ -108,7 +168,7 @@ static int new_dir(struct build *b, uint32_t parent, struct json_text name, uint
     d[n] = (struct tree_dir){.prefix = INDEX_NONE};
     e[n] = (struct tree_entry){.name = name.s, .len = (uint8_t)name.len, .parent = parent};
     *out = n;
-    return n == TREE_ROOT ? 0 : index_add(&t->by_name, key_hash(parent, name.s, name.len), n);
+    return n == TREE_ROOT ? 0 : add_entry(t, n);
 }
 
 /* What lies above is known to be the same by its number: comparing it again at each level would make the cost
@@ -242,7 +302,7 @@ static int set_entry(struct build *b, uint32_t tensor, struct json_text name)
     uint32_t parent = b->place[tensor].parent;
     t->entry[t->n_dirs + tensor] =
         (struct tree_entry){.name = name.s, .len = (uint8_t)name.len, .parent = parent};
-    return index_add(&t->by_name, key_hash(parent, name.s, name.len), (uint32_t)t->n_dirs + tensor);
+    return add_entry(t, (uint32_t)t->n_dirs + tensor);
 }
 
 /* Gives a tensor its plain path, or, of two that want the same, leaves it to the one with the smaller name.
@@ -261,8 +321,8 @@ static int add_file(struct build *b, uint32_t tensor)
         return set_entry(b, tensor, name);
     uint32_t loser = tensor;
     if (!tree_is_dir(t, holder) && by_name(&all[tensor], tree_tensor(t, holder)) < 0) {
-        index_replace(&t->by_name, key_hash(parent, name.s, name.len), holder, file);
-        t->entry[file] = t->entry[holder];
+        t->entry[file].parent = parent;
+        replace_entry(t, holder, file);
         loser = holder - (uint32_t)t->n_dirs;
     }
     b->late[b->n_late++] = loser;
@@ -318,15 +378,13 @@ static int add_late(struct build *b, uint32_t tensor)
  * order. */
 static void link_entries(struct tree *t)
 {
+    for (size_t i = 0; i < t->n_dirs; i++)
+        t->dir[i].first = t->dir[i].last = 0;
     for (uint32_t e = 1; e < t->n_dirs + t->model->n_tensors; e++) {
-        struct tree_dir *d = &t->dir[t->entry[e].parent];
-        if (d->last)
-            t->entry[d->last].next = e;
-        else
-            d->first = e;
-        d->last = e;
+        t->entry[e].next = 0;
+        append_entry(t, e);
         if (tree_is_dir(t, e))
-            d->n_dirs++;
+            t->dir[t->entry[e].parent].n_dirs++;
         else
             t->blocks += (tree_tensor(t, e)->nbytes + 511) / 512;
     }

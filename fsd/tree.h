@@ -19,7 +19,7 @@ struct tree_entry {
 
 struct tree_dir {
     uint32_t first, last; /* entries in it; 0: none */
-    uint32_t n_dirs;      /* directories in it */
+    uint32_t n, n_dirs;   /* entries in it; directories among them */
     uint32_t prefix;      /* first of its prefixes; INDEX_NONE: none */
 };
 
@@ -30,7 +30,7 @@ struct tree {
     struct tree_dir *dir;
     struct tree_prefix *prefix;
     size_t n_dirs, n_prefixes, room_dirs, room_prefixes;
-    struct index by_name; /* entries by directory and component */
+    struct index by_name; /* entries of large directories by directory and component */
     struct arena arena;   /* components that are no part of a tensor's name */
     uint64_t blocks;      /* of 512 bytes, all tensors together */
 };

@@ -32,8 +32,11 @@ static void line(const struct tree *t, uint32_t i, struct buf *path, struct buf 
     field(out, x->name, x->name_len);
     field(out, tensor_code(x), strlen(tensor_code(x)));
     buf_shape(out, x->shape, x->rank);
-    buf_printf(out, "\t%" PRIu64 "\t%" PRIu64 "\t", x->nbytes, x->offset);
-    field(out, x->source->name, strlen(x->source->name));
+    buf_printf(out, "\t%" PRIu64 "\t", x->nbytes);
+    if (tensor_in_place(x)) /* else both stay empty */
+        buf_printf(out, "%" PRIu64, x->offset);
+    buf_char(out, '\t');
+    field(out, x->source->name, tensor_in_place(x) ? strlen(x->source->name) : 0);
     out->failed |= path->failed;
     if (!out->failed)
         out->p[out->len - 1] = '\n';

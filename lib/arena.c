@@ -37,7 +37,7 @@ static int grow(struct arena *a, size_t need)
 void *arena_alloc(struct arena *a, size_t size, int align)
 {
     size_t skip = align ? a->left % alignof(max_align_t) : 0;
-    if (skip > a->left || a->left - skip < size) {
+    if (!a->top || skip > a->left || a->left - skip < size) {
         if (size > SIZE_MAX - alignof(max_align_t))
             return NULL;
         size_t need = (size + alignof(max_align_t) - 1) / alignof(max_align_t) * alignof(max_align_t);

@@ -149,6 +149,8 @@ static int model_items(const struct model *m, struct canonical_item **out, struc
         err = canonical_name(t->name, t->name_len, r);
         if (err == 0)
             err = canonical_dtype(t->dtype, t->name, t->name_len, r);
+        if (err == 0 && t->nbytes && tensor_is_empty(t))
+            err = report_fatal(r, -EINVAL, t->name, t->name_len, FS_NO_OFFSET, "has a shape but no bytes");
         items[i] = (struct canonical_item){t->name, t->shape, t->nbytes, t->name_len, t->rank, t->dtype, t};
     }
     if (err == 0)

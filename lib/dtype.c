@@ -6,6 +6,7 @@
 #include "checked.h"
 #include "safetensors/tensor.h"
 
+/* Numbers between the safetensors codes and the others are no types: their entries are all zero. */
 static const struct {
     const char *name;
     unsigned bits;
@@ -33,6 +34,20 @@ static const struct {
     [TM_F64] = {"F64", 64, "<f8"},
     [TM_I64] = {"I64", 64, "<i8"},
     [TM_U64] = {"U64", 64, "<u8"},
+    [TM_C128] = {"C128", 128, "<c16"},
+    [TM_C32] = {"C32", 32, "<u4"},
+    [TM_BC32] = {"BC32", 32, "<u4"},
+    [TM_F4_X2] = {"F4_X2", 8, "|u1"},
+    [TM_BITS8] = {"BITS8", 8, "|u1"},
+    [TM_BITS1X8] = {"BITS1X8", 8, "|u1"},
+    [TM_BITS2X4] = {"BITS2X4", 8, "|u1"},
+    [TM_BITS4X2] = {"BITS4X2", 8, "|u1"},
+    [TM_BITS16] = {"BITS16", 16, "<u2"},
+    [TM_QI8] = {"QI8", 8, "|i1"},
+    [TM_QU8] = {"QU8", 8, "|u1"},
+    [TM_QI32] = {"QI32", 32, "<i4"},
+    [TM_QU4X2] = {"QU4X2", 4, NULL},
+    [TM_QU2X4] = {"QU2X4", 2, NULL},
 };
 
 #define N_DTYPES (sizeof table / sizeof table[0])
@@ -72,8 +87,8 @@ int tm_nbytes(tm_dtype d, int rank, const uint64_t *shape, uint64_t *nbytes)
             return -EOVERFLOW;
     if (mul_overflows(n, tm_dtype_bits(d), &n))
         return -EOVERFLOW;
-    if (n % 8 != 0)
+    if (n % 8 != 0 && d != TM_QU4X2 && d != TM_QU2X4)
         return -EINVAL;
-    *nbytes = n / 8;
+    *nbytes = n / 8 + (n % 8 != 0);
     return 0;
 }

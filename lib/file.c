@@ -54,6 +54,26 @@ fs_file *fs_mmap(const char *path)
     return open_how(path, SOURCE_MAP, NULL);
 }
 
+fs_file *fs_load_pytorch_e(const char *path, fs_error *e)
+{
+    struct report r = {0};
+    fs_file *f = open_how(path, SOURCE_MAP, e);
+    if (!f || strstr(f->model->format, "torch"))
+        return f;
+    report_fatal(&r, -ENOTSUP, NULL, 0, FS_NO_OFFSET, "is a %s file, not a PyTorch checkpoint",
+                 f->model->format);
+    if (e)
+        *e = r.first;
+    fs_close(f);
+    errno = ENOTSUP;
+    return NULL;
+}
+
+fs_file *fs_load_pytorch(const char *path)
+{
+    return fs_load_pytorch_e(path, NULL);
+}
+
 void fs_close(fs_file *f)
 {
     if (!f)
@@ -102,6 +122,8 @@ int fs_tensor_offset(fs_file *f, int i, uint64_t *offset)
     const struct tensor *t = tensor_at(f, i);
     if (!t)
         return -ENOENT;
+    if (!tensor_in_place(t))
+        return -ENODATA;
     *offset = t->offset;
     return 0;
 }
@@ -115,9 +137,14 @@ tm_tensor *fs_get_tensor_e(fs_file *f, const char *name, size_t len, fs_error *e
         report_fatal(&r, -ENOENT, name, len, FS_NO_OFFSET, "no such tensor");
     } else {
         const struct tensor *have = &f->model->tensors[i];
-        t = tensor_of_source(have->dtype, (int)have->rank, have->shape, have->source, have->offset);
-        if (!t)
-            report_fatal(&r, -errno, name, len, have->offset, "%s", strerror(errno));
+        t = have->view
+                ? tensor_of_view(have->dtype, (int)have->rank, have->shape, have->view)
+                : tensor_of_source(have->dtype, (int)have->rank, have->shape, have->source, have->offset);
+        if (!t && tensor_is_empty(have))
+            report_fatal(&r, -EIO, name, len, FS_NO_OFFSET, "has a shape but no bytes");
+        else if (!t)
+            report_fatal(&r, -errno, name, len, have->view ? FS_NO_OFFSET : have->offset, "%s",
+                         strerror(errno));
     }
     if (e)
         *e = r.first;
@@ -171,6 +198,13 @@ const char *fs_metadata(fs_file *f, const char *key)
 const char *fs_format(fs_file *f)
 {
     return f->model->format;
+}
+
+const char *fs_leaves(fs_file *f, size_t *len)
+{
+    if (len)
+        *len = f->model->leaves.len;
+    return f->model->leaves.p;
 }
 
 int fs_check(const char *path, void (*found)(void *ctx, const fs_error *what), void *ctx, fs_error *e)

@@ -45,6 +45,8 @@ void model_free(struct model *m)
     free(m->tensors);
     free(m->metadata);
     index_free(&m->by_name);
+    buf_free(&m->leaves);
+    unpacker_free(m->unpacker);
     arena_free(&m->arena);
     free(m);
 }
@@ -120,5 +122,7 @@ const char *tensor_code(const struct tensor *t)
 int model_extents(const struct model *m, const struct tensor *t, struct extents *x)
 {
     (void)m;
+    if (t->view)
+        return view_extents(t->view, x);
     return extents_add_source(x, t->source, t->offset, t->nbytes);
 }

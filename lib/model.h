@@ -5,16 +5,20 @@
 #define MODEL_H
 
 #include "arena.h"
+#include "buf.h"
 #include "extent.h"
 #include "index.h"
 #include "json.h"
 #include "source.h"
+#include "unpack.h"
+#include "view.h"
 
 struct tensor {
     const char *name; /* UTF-8, NUL-terminated, may hold NULs */
     const uint64_t *shape;
+    const struct view *view; /* NULL: the bytes lie in the source as they are served */
     struct source *source;   /* one of the model's */
-    uint64_t offset, nbytes; /* in the source */
+    uint64_t offset, nbytes; /* in the source, where there is no view */
     uint32_t name_len, rank;
     uint8_t dtype;    /* tm_dtype, or DTYPE_OTHER */
     const char *code; /* of a dtype that is another, or whose size does not fit the shape; else NULL */
@@ -28,15 +32,17 @@ struct metadata {
 };
 
 struct model {
-    const char *format; /* "safetensors" */
+    const char *format; /* "safetensors", "pytorch-zip", ... */
     struct source *source;
     struct tensor *tensors; /* in the order in which the file lists them */
     size_t n_tensors, room_tensors;
     struct metadata *metadata;
     size_t n_metadata, room_metadata;
     struct index by_name;
-    struct arena arena;    /* names, shapes, metadata */
-    struct directory *dir; /* owned; of a model directory, whose shards are its parts */
+    struct arena arena;        /* names, shapes, metadata */
+    struct buf leaves;         /* JSON: what the file holds that is no tensor; see leaves.h */
+    struct unpacker *unpacker; /* NULL: nothing in it is compressed */
+    struct directory *dir;     /* owned; of a model directory, whose shards are its parts */
     struct model **part;
     size_t n_parts;
     struct thin *thin;               /* owned; of a ThinTensor archive */
@@ -68,6 +74,18 @@ uint32_t model_find(const struct model *m, uint64_t hash, const char *name, size
 
 /* The code of its dtype, as its format writes it. */
 const char *tensor_code(const struct tensor *t);
+
+/* Does it lie in the source as it is served, so that others may map it from there? */
+static inline bool tensor_in_place(const struct tensor *t)
+{
+    return t->view == NULL;
+}
+
+/* Has it a shape but no bytes anywhere (a "meta" tensor)? Reading it is an error. */
+static inline bool tensor_is_empty(const struct tensor *t)
+{
+    return t->view && view_is_empty(t->view);
+}
 
 /* Appends the tensor's bytes, as they are served, to x. -ENOMEM. */
 int model_extents(const struct model *m, const struct tensor *t, struct extents *x);

@@ -9,10 +9,12 @@
 #include "model.h"
 #include "sniff.h"
 #include "thin.h"
+#include "torch.h"
 
 static int (*const readers[])(struct model *m, struct report *r) = {
-    [CONTAINER_SAFETENSORS] = header_read,
-    [CONTAINER_THIN] = thin_read_model,
+    [CONTAINER_SAFETENSORS] = header_read,        [CONTAINER_THIN] = thin_read_model,
+    [CONTAINER_TORCH_ZIP] = torch_zip_read,       [CONTAINER_TORCH_TAR] = torch_tar_read,
+    [CONTAINER_TORCH_LEGACY] = torch_legacy_read,
 };
 
 static int read_first(const struct source *s, unsigned char *first, size_t *n, struct report *r)

@@ -156,6 +156,14 @@ static int64_t copy_some(struct save *s, const struct extent *e)
     return n != 0 ? n : copy_piece(s);
 }
 
+/* Lets the disk begin with the n bytes after s->done, so that it is not idle until fsync. No more than a
+ * wish. */
+static void start_writing(const struct save *s, uint64_t n)
+{
+    if (n >= PIECE)
+        (void)sync_file_range(s->fd, (off_t)s->done, (off_t)n, SYNC_FILE_RANGE_WRITE);
+}
+
 static int copy_all(struct save *s)
 {
     size_t i = 0;
@@ -170,6 +178,7 @@ static int copy_all(struct save *s)
             return failed(s, (int)n,
                           n == -EIO ? "a source changed or cannot be read, or the disk failed"
                                     : "cannot be written");
+        start_writing(s, (uint64_t)n);
         s->done += (uint64_t)n;
         err = s->o->progress ? s->o->progress(s->o->ctx, s->done, s->x->size) : 0;
         if (err < 0)

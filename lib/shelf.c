@@ -160,7 +160,7 @@ const unsigned char *shelf_map(struct source *s)
     int fd = p || s->size == 0 ? -1 : shelf_pin(s);
     if (fd < 0)
         return p;
-    p = source_map_file(fd, s->size);
+    p = source_map_file(fd, s->size, false);
     if (p && !__atomic_compare_exchange_n(&s->map, &none, p, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         source_unmap(p, s->size); /* another thread was first */
         p = none;

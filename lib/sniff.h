@@ -8,7 +8,15 @@
 
 enum { SNIFF_BYTES = 512 }; /* how many first bytes are enough */
 
-enum container { CONTAINER_SAFETENSORS, CONTAINER_THIN, CONTAINER_JSON, CONTAINER_OTHER };
+enum container {
+    CONTAINER_SAFETENSORS,
+    CONTAINER_TORCH_ZIP,
+    CONTAINER_TORCH_TAR,
+    CONTAINER_TORCH_LEGACY,
+    CONTAINER_THIN,
+    CONTAINER_JSON,
+    CONTAINER_OTHER,
+};
 
 /* b holds the first n bytes (SNIFF_BYTES, or all) of a file of `size` bytes. For CONTAINER_OTHER and
  * CONTAINER_JSON (which may be the index of a model directory) *what

@@ -42,12 +42,13 @@ int source_read_fd(int fd, uint64_t off, void *buf, size_t len)
     return 0;
 }
 
-const unsigned char *source_map_file(int fd, uint64_t size)
+const unsigned char *source_map_file(int fd, uint64_t size, bool shared)
 {
     if (size == 0 || size > SIZE_MAX)
         return NULL;
     /* Private: some file systems refuse shared mappings. NORESERVE: the size may exceed memory. */
-    void *p = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+    int how = shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
+    void *p = mmap(NULL, (size_t)size, PROT_READ, how, fd, 0);
     if (p == MAP_FAILED)
         return NULL;
     (void)madvise(p, (size_t)size, MADV_HUGEPAGE); /* a wish: not every kernel and file system has it */
@@ -105,7 +106,7 @@ int source_open(const char *path, enum source_how how, struct source **out, stru
     if (err < 0)
         goto out;
     if (how == SOURCE_MAP)
-        s->map = source_map_file(s->fd, s->size);
+        s->map = source_map_file(s->fd, s->size, s->own);
     else if ((err = copy(s)) < 0) {
         report_fatal(r, err, NULL, 0, FS_NO_OFFSET, "cannot be read: %s", strerror(-err));
         goto out;
@@ -117,11 +118,11 @@ out:
     return err;
 }
 
-struct source *source_own(int fd)
+struct source *source_own(int fd, uint64_t size)
 {
     struct source *s = calloc(1, sizeof *s);
     if (s)
-        s->name = strdup("staged");
+        s->name = strdup("");
     if (!s || !s->name) {
         free(s);
         close(fd);
@@ -130,7 +131,9 @@ struct source *source_own(int fd)
     s->refs = 1;
     s->fd = fd;
     s->own = true;
-    s->size = UINT64_MAX;
+    s->size = size;
+    if (size != SOURCE_GROWS)
+        s->map = source_map_file(s->fd, s->size, s->own);
     return s;
 }
 
@@ -161,7 +164,7 @@ struct source *source_lost(const char *path)
     s->refs = 1;
     s->fd = -1;
     s->changed = true;
-    s->size = UINT64_MAX;
+    s->size = SOURCE_GROWS;
     s->name = strdup(base_name(path));
     s->path = strdup(path);
     if (s->name && s->path)

@@ -23,7 +23,7 @@ struct source {
     struct stat st; /* as it was when opened */
     char *name;     /* base name of the path it was opened by */
     char *path;     /* absolute, resolved; NULL: none that it could be found by again */
-    bool own;       /* a file of ours that may still grow: not watched, any range may be asked for */
+    bool own;       /* a file of ours: nobody else changes it, so it is not watched */
     void *owner;    /* whoever made an own one may keep a pointer here */
 
     struct shelf *shelf; /* of a file that is opened and mapped when needed (shelf.h), with what that needs */
@@ -36,8 +36,11 @@ enum source_how { SOURCE_MAP, SOURCE_COPY };
 /* Opens a regular file; symlinks are followed. SOURCE_MAP maps it or, where that fails, leaves reads to
  * source_read; SOURCE_COPY reads it into memory. */
 int source_open(const char *path, enum source_how how, struct source **out, struct report *r);
-/* A source over a file of our own, open for reading; fd is taken over. NULL: no memory, and fd is closed. */
-struct source *source_own(int fd);
+
+/* A source over a file of our own, open for reading; fd is taken over, also when it fails. Of `size` bytes,
+ * and mapped; or SOURCE_GROWS: any range may be asked for. NULL: no memory. */
+#define SOURCE_GROWS UINT64_MAX
+struct source *source_own(int fd, uint64_t size);
 
 /* An empty source of that name, owned by the calling user. NULL: no memory. */
 struct source *source_empty(const char *name);
@@ -73,7 +76,7 @@ extern void (*source_on_change)(const struct source *s);
 int source_populate(const struct source *s, uint64_t off, uint64_t len);
 
 /* The parts a source is made of. */
-const unsigned char *source_map_file(int fd, uint64_t size);
+const unsigned char *source_map_file(int fd, uint64_t size, bool shared);
 void source_unmap(const unsigned char *p, uint64_t size);
 int source_read_fd(int fd, uint64_t off, void *buf, size_t len);
 

@@ -3,10 +3,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "extent.h"
 #include "source.h"
 #include "tensor_i.h"
+#include "view.h"
 
 struct tm_tensor {
     atomic_int refs;
@@ -87,6 +89,38 @@ tm_tensor *tensor_of_source(tm_dtype dtype, int rank, const uint64_t *shape, str
     t->data = t->owned = t->nbytes <= SIZE_MAX ? malloc((size_t)t->nbytes) : NULL;
     if (t->data)
         err = source_read(s, off, t->data, (size_t)t->nbytes);
+    if (err < 0) {
+        tm_tensor_free(t);
+        errno = -err;
+        return NULL;
+    }
+    return t;
+}
+
+/* A shape may claim far more than there is: 16 bytes expanded to a terabyte. */
+static bool fits_memory(uint64_t nbytes)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return nbytes <= SIZE_MAX &&
+           (pages <= 0 || size <= 0 || nbytes / (uint64_t)size < (uint64_t)pages / 4 * 3);
+}
+
+static int gather(tm_tensor *t, const struct view *v)
+{
+    t->data = t->owned = fits_memory(t->nbytes) ? malloc((size_t)t->nbytes) : NULL;
+    return t->data ? view_fill(v, 0, t->data, (size_t)t->nbytes) : -ENOMEM;
+}
+
+tm_tensor *tensor_of_view(tm_dtype dtype, int rank, const uint64_t *shape, const struct view *v)
+{
+    uint64_t at;
+    struct source *s = NULL;
+    int err = view_unpack(v, &s, &at);
+    if (err == 0 && s)
+        return tensor_of_source(dtype, rank, shape, s, at);
+    tm_tensor *t = err == 0 ? make(dtype, rank, shape) : NULL;
+    if (t && t->nbytes)
+        err = gather(t, v);
     if (err < 0) {
         tm_tensor_free(t);
         errno = -err;

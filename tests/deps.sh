@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Installs the Debian packages that are missing.  deps.sh [build] [test] [ci]   (default: build)
-#   build  to compile and to mount
+#   build  to compile, to mount, and for the commands that `make mount` shows
 #   test   what `make check` needs besides
 #   ci     what only .ci/run needs: other compilers and checkers
 set -eu
 
 # PACKAGE/COMMAND: wanted unless that command is there, whoever brought it. PACKAGE alone: wanted as such.
-build='gcc/gcc make/make pkg-config/pkg-config libc6-dev libfuse3-dev fuse3/fusermount3 libcjson-dev'
-test='check libssl-dev attr/getfattr bsdextrautils/hexdump mount/mount tar/tar rsync/rsync
+build='gcc/gcc make/make pkg-config/pkg-config libc6-dev libfuse3-dev fuse3/fusermount3 libcjson-dev
+       attr/getfattr bsdextrautils/hexdump'
+test='check libssl-dev mount/mount tar/tar rsync/rsync
       python3/python3 python3-numpy perl/perl nodejs/node'
 ci='clang/clang clang-format/clang-format libclang-rt-dev? mandoc/mandoc shellcheck/shellcheck cppcheck/cppcheck'
 

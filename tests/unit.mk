@@ -50,7 +50,7 @@ $(FUZZ_RUN): fuzz-run-%: fuzz-build
 	@echo "fuzz $*"; dir=tests/fuzz/regress/$*; set -- $$dir/*; \
 	 if [ -e "$$1" ]; then build-fuzz/$*_fuzz "$$@" >build-fuzz/$*.log 2>&1 || \
 		{ tail -40 build-fuzz/$*.log; exit 1; }; fi
-	@build-fuzz/$*_fuzz -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=20 -max_len=4096 -print_final_stats=1 \
+	@build-fuzz/$*_fuzz -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=20 -max_len=20000 -print_final_stats=1 \
 		-artifact_prefix=build-fuzz/artifacts/$*/ build-fuzz/corpus/$* build-fuzz/seeds/$* \
 		>build-fuzz/$*.log 2>&1 || { tail -60 build-fuzz/$*.log; exit 1; }
 	@grep -E 'number_of_executed_units|average_exec_per_sec|new_units_added' build-fuzz/$*.log

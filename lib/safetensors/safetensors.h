@@ -55,6 +55,18 @@ fs_file *fs_mmap(const char *path);
 fs_file *fs_open_e(const char *path, fs_error *e);
 fs_file *fs_mmap_e(const char *path, fs_error *e);
 
+/* Maps a PyTorch checkpoint (.pth, .pt, .bin, .ckpt, TorchScript) and nothing else; fs_open and fs_mmap take
+ * these too, by content. Nothing in the file is ever executed: the pickle in it is read by a machine that
+ * calls nothing. What is stored in order stays in the file; strided, compressed or big-endian tensors are put
+ * in order when they are asked for. Names are the keys on the way to a tensor, joined with "."; one that
+ * comes again is NAME#2, NAME#3; a tensor that is the whole file is called "tensor". */
+fs_file *fs_load_pytorch(const char *path);
+fs_file *fs_load_pytorch_e(const char *path, fs_error *e);
+
+/* What a PyTorch checkpoint holds besides tensors, as a JSON array of objects with name, kind and value, *len
+ * bytes, NUL-terminated (len may be NULL). NULL for other formats. Owned by f. */
+const char *fs_leaves(fs_file *f, size_t *len);
+
 /* Releases f. Tensors taken from it stay valid until they are released themselves. NULL is allowed. */
 void fs_close(fs_file *f);
 
@@ -70,7 +82,8 @@ const char **fs_tensor_names(fs_file *f);
 const char *fs_tensor_name(fs_file *f, int i, size_t *len);
 
 /* A new reference to the tensor of that name, to be released with tm_tensor_free; it outlives fs_close. NULL:
- * ENOENT if there is no such tensor, ENOMEM, EIO. No data are read or copied for a mapped file. O(1). The _n
+ * ENOENT if there is no such tensor, ENOMEM, EIO. No data are read or copied for a mapped file where they lie
+ * there as they are served, and it is O(1); else they are put in order in memory of the tensor's own. The _n
  * form takes names with a NUL inside. */
 tm_tensor *fs_get_tensor(fs_file *f, const char *name);
 tm_tensor *fs_get_tensor_n(fs_file *f, const char *name, size_t len);
@@ -86,11 +99,12 @@ int fs_metadata_entry(fs_file *f, int i, const char **key, size_t *key_len, cons
 /* The value of a key, NUL-terminated; NULL if there is none. Owned by f. O(number of entries). */
 const char *fs_metadata(fs_file *f, const char *key);
 
-/* What the container is: "safetensors". Static memory. */
+/* What the container is: "safetensors", "pytorch-zip", "pytorch-legacy", "pytorch-tar", "torchscript". Static
+ * memory. */
 const char *fs_format(fs_file *f);
 
 /* Where the bytes of the i-th tensor lie in the file, in bytes from its start, so that a program can map them
- * itself. -ENOENT if there is no i-th. */
+ * itself. -ENOENT if there is no i-th, -ENODATA if they do not lie there as they are served. */
 int fs_tensor_offset(fs_file *f, int i, uint64_t *offset);
 
 /* Writing. A writer collects tensors and metadata; fs_write makes the file from them, byte for byte as the

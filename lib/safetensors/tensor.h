@@ -45,6 +45,22 @@ typedef enum tm_dtype {
     TM_I64,
     TM_U64,
     TM_SAFETENSORS_CODES, /* how many there are; not a type */
+
+    /* Types that PyTorch has and the safetensors format has no code for; the codes are this project's. */
+    TM_C128 = 64, /* two F64 */
+    TM_C32,       /* two F16 */
+    TM_BC32,      /* two BF16 */
+    TM_F4_X2,     /* a byte that holds two 4-bit floats; the shape counts bytes */
+    TM_BITS8,
+    TM_BITS1X8,
+    TM_BITS2X4,
+    TM_BITS4X2,
+    TM_BITS16,
+    TM_QI8, /* quantized: these three are shown as I8, U8 and I32 */
+    TM_QU8,
+    TM_QI32,
+    TM_QU4X2, /* two elements a byte; the last byte may be used in part */
+    TM_QU2X4, /* four elements a byte; likewise */
 } tm_dtype;
 
 typedef struct tm_tensor tm_tensor;
@@ -55,16 +71,18 @@ const char *tm_dtype_name(tm_dtype d);
 /* The dtype with exactly that code (case matters). 0, or -EINVAL if there is none. */
 int tm_dtype_from_name(const char *name, tm_dtype *d);
 
-/* Bits of one element: 4, 6, 8, 16, 32 or 64; 0 if d is none. */
+/* Bits of one element: 2, 4, 6, 8, 16, 32, 64 or 128; 0 if d is none. */
 unsigned tm_dtype_bits(tm_dtype d);
 
-/* NumPy's type string ("<f4", "|u1"), or NULL where elements are no whole bytes. BF16 is given as "<u2" and
- * the 8-bit floats as "|u1": NumPy has no such types, the bits are the same. Static memory. */
+/* NumPy's type string ("<f4", "|u1"), or NULL where elements are no whole bytes. BF16 is given as "<u2", the
+ * 8-bit floats as "|u1", and what else NumPy has no type for as unsigned integers of the same bits. Static
+ * memory. */
 const char *tm_dtype_numpy(tm_dtype d);
 
 /* Bytes of a tensor: the product of the dimensions times the bits of an element, divided by 8. 0 in *nbytes
  * for a shape with a zero dimension. -EOVERFLOW if a running product leaves 64 bits (also before a later
- * zero, as the reference does), -EINVAL if the bits fill no whole byte or d is none. */
+ * zero, as the reference does), -EINVAL if the bits fill no whole byte (QU4X2 and QU2X4 are rounded up) or d
+ * is none. */
 int tm_nbytes(tm_dtype d, int rank, const uint64_t *shape, uint64_t *nbytes);
 
 /* A tensor that owns zeroed bytes. shape has rank entries (rank 0: a scalar; shape may then be NULL) and is

@@ -3,8 +3,8 @@
 import json, os, random, struct, zipfile
 
 MIB = 1 << 20
-BIG = 1024 * MIB        # the tensor that is read as a whole
-QUARTER = 256 * MIB     # four of them for four readers
+BIG = 512 * MIB        # the tensor that is read as a whole
+QUARTER = 128 * MIB     # four of them for four readers
 
 
 def header(entries):

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """How long fs_write takes for 2 GiB that lie in a mapped file, against `cp && sync` of the same bytes: in turns, in one
-directory, the best of each (fs_write adds a tensor of 2 MiB of memory).   write.py WRITE_ONE   (made for `make bench-write`; DIR=, SIZE= MiB, REPEAT=)
+directory, the best of each.
+
+write.py WRITE_ONE   (made for `make bench-write`; DIR=, SIZE= MiB, REPEAT=)
 
 The promise is at most 1.1 times.
 """
@@ -52,7 +54,7 @@ def main(program):
                         os.unlink(path)
                 os.sync()
                 if name == "fs_write":
-                    times[name].append(timed(program, ours, source))
+                    times[name].append(timed(program, ours, source, "plain"))
                 else:
                     times[name].append(timed("sh", "-c", 'cp "$1" "$2" && sync "$2"', "sh", source, copy))
         for name, seconds in times.items():

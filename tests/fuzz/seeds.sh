@@ -18,6 +18,18 @@ names)
 thin) cp "$here"/../fixtures/thin/archives/*.thin "$2" ;;
 config | jtree)
 	for f in "$here"/../fixtures/thin/*/*/config.json; do cp "$f" "$2/$(basename "$(dirname "$f")")"; done ;;
+torch) # without the bomb: millions of opcodes, each of them watched
+	for f in "$here"/../fixtures/torch/valid/* "$here"/../fixtures/torch/hostile/*; do
+		case $f in *.json | *_bomb_*) ;; *) [ "$(wc -c <"$f")" -gt 20000 ] || cp "$f" "$2" ;; esac
+	done ;;
+zip)
+	for f in "$here"/../fixtures/torch/valid/zip_* "$here"/../fixtures/torch/hostile/b*; do
+		case $f in *.json | *_bomb_*) ;; *) [ "$(wc -c <"$f")" -gt 20000 ] || cp "$f" "$2" ;; esac
+	done ;;
+pickle)
+	for f in "$here"/../fixtures/torch/valid/*.pt "$here"/../fixtures/torch/hostile/[cd]*.pt; do
+		unzip -p "$f" '*/data.pkl' >"$2/$(basename "$f")" 2>/dev/null || rm -f "$2/$(basename "$f")"
+	done ;;
 options)
 	printf 'm.safetensors\n/mnt\n-o\nrw,nosuid,layout=flat,uid=0' >"$2/mount8"
 	printf -- '--layout=tree\n--readahead=4M\nm\n/mnt\n--max_threads=3\n--umask=022' >"$2/long"

@@ -2,6 +2,7 @@
  * For tests of writing: a model over an existing file, by the public calls.
  *
  *     write_one TARGET SOURCE       all tensors of SOURCE, mapped, and 2 MiB of memory as tensor "memory"
+ *     write_one TARGET SOURCE plain the same without that
  *     write_one TARGET SOURCE own   the tensors of SOURCE only, and with an owner set, as the daemon does it
  *
  * Exit status 0: written. 1: not, with a line that says why. 3: bad use, or SOURCE cannot be read. */
@@ -23,11 +24,11 @@ static int add_memory(fs_writer *w)
     return err;
 }
 
-static int write_both(const char *target, const char *source, fs_error *e)
+static int write_public(const char *target, const char *source, int memory, fs_error *e)
 {
     fs_file *f = fs_mmap_e(source, e);
     fs_writer *w = fs_writer_new(target);
-    int err = f && w ? add_memory(w) : -1;
+    int err = !f || !w ? -1 : memory ? add_memory(w) : 0;
     for (int i = 0; err == 0 && i < fs_num_tensors(f); i++) {
         size_t len;
         const char *name = fs_tensor_name(f, i, &len);
@@ -63,7 +64,8 @@ int main(int argc, char **argv)
     fs_error e = {0};
     if (argc != 3 && argc != 4)
         return 3;
-    int status = (argc == 3 ? write_both : write_owned)(argv[1], argv[2], &e);
+    int own = argc == 4 && strcmp(argv[3], "own") == 0;
+    int status = own ? write_owned(argv[1], argv[2], &e) : write_public(argv[1], argv[2], argc == 3, &e);
     if (status)
         fprintf(stderr, "%s\n", e.message);
     return status;

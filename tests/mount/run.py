@@ -8,6 +8,7 @@ need root.
 """
 import glob
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,9 @@ def as_user(modules):
 
 
 def main():
+    for number in (signal.SIGINT, signal.SIGHUP):   # ignored in what a shell or nohup starts in the background
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     here = os.path.dirname(os.path.abspath(__file__))
     names = sys.argv[1:] or sorted(os.path.basename(p)[:-3] for p in glob.glob(here + "/test_*.py"))
     why = usable()

@@ -121,6 +121,20 @@ class LifeCycle(MountTest):
         self.assertEqual(p.communicate(timeout=60), ("", ""))
         self.assertEqual(p.returncode, 0)
 
+    def test_what_nohup_ignores_stays_ignored(self):
+        mnt = self.new_dir()
+        self.addCleanup(self.unmount, mnt)
+        p = subprocess.Popen(["nohup"] + self.command(self.source, mnt, "foreground"), stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(lambda: mounts(mnt), "no mount")
+        self.assertEqual(os.listdir(mnt), ["w"])
+        for pid in keeper_and_server(mnt):
+            os.kill(pid, signal.SIGHUP)
+        self.assertEqual(read(mnt + "/w"), b"abc")
+        p.terminate()
+        self.assertEqual(p.wait(timeout=60), 0)
+        self.assert_gone(mnt)
+
     def test_debug_prints_requests(self):
         p, mnt = self.foreground("debug")
         self.assertEqual(run("fusermount3", "-u", mnt)[0], 0)

@@ -3,6 +3,7 @@
  * for every N that there is. The linker leads our own
  * code's allocations here (see unit.mk); that nothing leaks is seen by the sanitizers. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +57,13 @@ char *__wrap_strdup(const char *s)
     return fails() ? NULL : __real_strdup(s);
 }
 
-static struct memfile files[4];
+/* Of PyTorch: every container, and what has a form of its own. */
+static const char *const torch_files[] = {"checkpoint_adam.ckpt", "zip_deflated.pt",   "legacy_views.pt",
+                                          "tar_views.pt",         "quantized.pt",      "whole_module.pt",
+                                          "numpy_mixed.pt",       "name_collisions.pt"};
+enum { N_TORCH = sizeof torch_files / sizeof torch_files[0] };
+
+static struct memfile files[4 + N_TORCH];
 enum { N_FILES = sizeof files / sizeof files[0] };
 
 /* Many tensors, so that everything has to grow. */
@@ -89,6 +96,13 @@ static void make_files(void)
     files[1] = memfile_model(two, sizeof two - 1, "xy", 2);
     files[2] = large();
     files[3] = memfile_model(bad, sizeof bad - 1, "", 0);
+    for (int i = 0; i < N_TORCH; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "tests/fixtures/torch/valid/%s", torch_files[i]);
+        bytes = read_whole(path, &len);
+        files[4 + i] = memfile_new(bytes, len);
+        free(bytes);
+    }
 }
 
 static int read_listing(const struct tree *t)

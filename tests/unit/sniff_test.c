@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * What a file is, by its first bytes. The magics are those of the formats' own documents. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "header.h"
@@ -24,7 +25,6 @@ static const struct {
     {TEXT("\x04\x22\x4d\x18\x64\x40\xa7\0\0"), "lz4"},
     {TEXT("7z\xbc\xaf\x27\x1c\0\4\0\0"), "7z"},
     {TEXT("Rar!\x1a\x07\0\0\0\0"), "RAR"},
-    {TEXT("PK\3\4\0\0\0\0\0\0"), "zip"},
     {TEXT("PK\5\6\0\0\0\0\0\0"), "empty zip"},
     {TEXT("GGUF\3\0\0\0\x10\0\0\0"), "GGUF"},
     {TEXT("\x89HDF\r\n\x1a\n\0"), "HDF5"},
@@ -34,10 +34,8 @@ static const struct {
           "ELF\2\1\1\0\0\0"),
      "ELF"},
     {TEXT("%PDF-1.7\n%"), "PDF"},
-    {TEXT("\x80\2}q\0(X\1\0"), "pickle"},
-    {TEXT("\x80\3}q\0(X\1\0"), "pickle"},
-    {TEXT("\x80\4\x95\x10\0\0\0\0\0"), "pickle"},
-    {TEXT("\x80\5\x95\x10\0\0\0\0\0"), "pickle"},
+    {TEXT("(dp0\nS'a'\np1\n"), "bare pickle"},
+    {TEXT("]q\0(K\1K\2e."), "bare pickle"},
     {TEXT("<!DOCTYPE html>\n<html>"), "HTML"},
     {TEXT("<html><head>"), "HTML"},
     {TEXT("{\"metadata\": {}, \"weight_map\": {}}"), "JSON"},
@@ -68,16 +66,50 @@ START_TEST(other_opened)
 }
 END_TEST
 
+/* These have readers, which say what is wrong with them. */
+static const struct {
+    const char *bytes;
+    size_t len;
+    enum container container;
+    int code;
+    const char *word;
+} read[] = {
+    {TEXT("PK\3\4\0\0\0\0\0\0"), CONTAINER_TORCH_ZIP, -EBADMSG, "truncated download"},
+    {TEXT("\x80\2}q\0(X\1\0"), CONTAINER_TORCH_LEGACY, -ENOTSUP, "bare pickle"},
+    {TEXT("\x80\3}q\0(X\1\0"), CONTAINER_TORCH_LEGACY, -ENOTSUP, "bare pickle"},
+    {TEXT("\x80\4\x95\x10\0\0\0\0\0"), CONTAINER_TORCH_LEGACY, -ENOTSUP, "bare pickle"},
+    {TEXT("\x80\5\x95\x10\0\0\0\0\0"), CONTAINER_TORCH_LEGACY, -ENOTSUP, "bare pickle"},
+    {TEXT("L119547037146038801333356L\n.N."), CONTAINER_TORCH_LEGACY, -EBADMSG, "legacy checkpoint"},
+};
+
+START_TEST(has_reader)
+{
+    const char *what = NULL;
+    const unsigned char *b = (const unsigned char *)read[_i].bytes;
+    struct memfile f = memfile_new(read[_i].bytes, read[_i].len);
+    struct report r = {0};
+    struct model *m = NULL;
+    ck_assert_int_eq(sniff(b, read[_i].len, read[_i].len, &what), read[_i].container);
+    ck_assert_int_eq(model_open(f.path, SOURCE_MAP, &m, &r), read[_i].code);
+    ck_assert_msg(strstr(r.first.message, read[_i].word) != NULL, "%s", r.first.message);
+}
+END_TEST
+
+/* A header block of ustar: the sum of its bytes, the sum itself taken as spaces, stands in it as octal text.
+ */
 START_TEST(tar)
 {
-    unsigned char b[SNIFF_BYTES] = "archive/data.pkl";
+    unsigned char b[SNIFF_BYTES] = "pickle";
     const char *what;
-    memcpy(b + 257,
-           "ustar\0"
-           "00",
-           8);
-    ck_assert_int_eq(sniff(b, sizeof b, 10240, &what), CONTAINER_OTHER);
-    ck_assert_ptr_nonnull(strstr(what, "tar"));
+    unsigned sum = 0;
+    memcpy(b + 257, "ustar", 6);
+    memset(b + 148, ' ', 8);
+    for (size_t i = 0; i < sizeof b; i++)
+        sum += b[i];
+    snprintf((char *)b + 148, 8, "%06o", sum);
+    ck_assert_int_eq(sniff(b, sizeof b, 10240, &what), CONTAINER_TORCH_TAR);
+    b[0] = 'P';
+    ck_assert_int_ne(sniff(b, sizeof b, 10240, &what), CONTAINER_TORCH_TAR);
 }
 END_TEST
 
@@ -125,9 +157,9 @@ START_TEST(magics_like_lengths)
 {
     unsigned char b[16] = "\x80\2\0\0\0\0\0\0}q\0";
     const char *what;
-    ck_assert_int_eq(sniff(b, sizeof b, 1000, &what), CONTAINER_OTHER);
+    ck_assert_int_eq(sniff(b, sizeof b, 1000, &what), CONTAINER_TORCH_LEGACY);
     memcpy(b, "PK\3\4\x14\0\0\0{", 9); /* 20 * 2^32 and more: no header is so long */
-    ck_assert_int_eq(sniff(b, sizeof b, 1000, &what), CONTAINER_OTHER);
+    ck_assert_int_eq(sniff(b, sizeof b, 1000, &what), CONTAINER_TORCH_ZIP);
     memcpy(b, "\1\0\0\0\0\0\0\0\0", 9); /* a NUL begins no JSON, but nothing else is known to begin so */
     ck_assert_int_eq(sniff(b, sizeof b, 1000, &what), CONTAINER_SAFETENSORS);
 }
@@ -149,6 +181,7 @@ static void tests(TCase *tc)
     int n = sizeof others / sizeof others[0];
     tcase_add_loop_test(tc, other, 0, n);
     tcase_add_loop_test(tc, other_opened, 0, n);
+    tcase_add_loop_test(tc, has_reader, 0, sizeof read / sizeof read[0]);
     tcase_add_test(tc, tar);
     tcase_add_test(tc, cut_short);
     tcase_add_loop_test(tc, lengths_like_magics, 0, sizeof lengths / sizeof lengths[0]);

@@ -36,10 +36,41 @@ START_TEST(dtypes)
 }
 END_TEST
 
+/* Those of PyTorch that safetensors has no code for: 14, from 64 on. */
+START_TEST(other_dtypes)
+{
+    static const struct {
+        const char *name;
+        unsigned bits;
+    } others[] = {
+        {"C128", 128},  {"C32", 32},    {"BC32", 32},   {"F4_X2", 8},   {"BITS8", 8},
+        {"BITS1X8", 8}, {"BITS2X4", 8}, {"BITS4X2", 8}, {"BITS16", 16}, {"QI8", 8},
+        {"QU8", 8},     {"QI32", 32},   {"QU4X2", 4},   {"QU2X4", 2},
+    };
+    const uint64_t shape[] = {5};
+    uint64_t nbytes;
+    for (int i = 0; i < 14; i++) {
+        tm_dtype d = TM_F32;
+        ck_assert_int_eq(tm_dtype_from_name(others[i].name, &d), 0);
+        ck_assert_int_eq(d, 64 + i);
+        ck_assert_str_eq(tm_dtype_name(d), others[i].name);
+        ck_assert_uint_eq(tm_dtype_bits(d), others[i].bits);
+    }
+    ck_assert_str_eq(tm_dtype_numpy(TM_C128), "<c16");
+    ck_assert_ptr_null(tm_dtype_numpy(TM_QU4X2));
+    for (int d = TM_SAFETENSORS_CODES; d < 64; d++)
+        ck_assert(!tm_dtype_name((tm_dtype)d) && !tm_dtype_bits((tm_dtype)d) && !tm_dtype_numpy((tm_dtype)d));
+    ck_assert_int_eq(tm_nbytes(TM_QU4X2, 1, shape, &nbytes), 0);
+    ck_assert_uint_eq(nbytes, 3); /* five halves of a byte */
+    ck_assert_int_eq(tm_nbytes(TM_QU2X4, 1, shape, &nbytes), 0);
+    ck_assert_uint_eq(nbytes, 2);
+}
+END_TEST
+
 START_TEST(no_dtypes)
 {
     static const char *const wrong[] = {"",     "f32",  "F32 ", " F32", "F3",
-                                        "F322", "bf16", "F128", "I4",   "C128"};
+                                        "F322", "bf16", "F128", "I4",   "C256"};
     tm_dtype d = TM_F32;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         ck_assert_int_eq(tm_dtype_from_name(wrong[i], &d), -EINVAL);
@@ -162,6 +193,7 @@ END_TEST
 static void tests(TCase *tc)
 {
     tcase_add_test(tc, dtypes);
+    tcase_add_test(tc, other_dtypes);
     tcase_add_test(tc, no_dtypes);
     tcase_add_loop_test(tc, nbytes, 0, sizeof sizes / sizeof sizes[0]);
     tcase_add_test(tc, new_is_zeroed);
