@@ -122,7 +122,7 @@ install-commands: $(COMMANDS)
 .PHONY: install-lib
 install-lib: $(SHARED) $(STATIC)
 	$(INSTALL) -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR)/safetensors
-	$(INSTALL) -m 644 lib/safetensors/safetensors.h lib/safetensors/tensor.h $(DESTDIR)$(INCLUDEDIR)/safetensors/
+	$(INSTALL) -m 644 lib/safetensors/safetensors.h lib/safetensors/tensor.h lib/safetensors/thin.h $(DESTDIR)$(INCLUDEDIR)/safetensors/
 	$(INSTALL) -m 644 $(STATIC) $(DESTDIR)$(LIBDIR)/
 	$(INSTALL) -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)/libsafetensors.so.$(VERSION)
 	ln -sf libsafetensors.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libsafetensors.so.$(SOVERSION)

@@ -2,19 +2,26 @@
 #include "export.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "canonical.h"
+#include "thin_export.h"
+
+struct export_kind;
+static int as_safetensors(struct export_kind *k, struct extents *x, struct report *r);
+static int as_thin(struct export_kind *k, struct extents *x, struct report *r);
 
 /* What a model can be exported as. */
 static const struct form {
     const char *ending;
-    int (*extents)(const struct model *m, struct extents *x, struct report *r);
+    int (*extents)(struct export_kind *k, struct extents *x, struct report *r);
 } forms[] = {
-    {".safetensors", canonical_extents},
+    {".safetensors", as_safetensors},
+    {".thin", as_thin},
 };
 
 enum { N_FORMS = sizeof forms / sizeof forms[0] };
@@ -24,7 +31,8 @@ struct export_kind {
     struct kind kind;
     const struct model *model;
     const char *base;
-    pthread_mutex_t lock; /* guards state */
+    pthread_mutex_t lock;     /* guards state and thin */
+    struct thin_export *thin; /* made when first asked for, then kept: it holds the digests */
     struct {
         bool tried;
         int err;       /* of making it */
@@ -33,11 +41,36 @@ struct export_kind {
     } state[N_FORMS];
 };
 
+static int as_safetensors(struct export_kind *k, struct extents *x, struct report *r)
+{
+    return canonical_extents(k->model, x, r);
+}
+
+static int as_thin(struct export_kind *k, struct extents *x, struct report *r)
+{
+    static const struct thin_options plain = {.arch = NULL};
+    int err = 0;
+    pthread_mutex_lock(&k->lock);
+    if (!k->thin)
+        err = thin_export_model(k->model, &plain, &k->thin, r);
+    pthread_mutex_unlock(&k->lock);
+    return err < 0 ? err : thin_export_extents(k->thin, x);
+}
+
+static bool must_hash(const void *thin, uint64_t off)
+{
+    return !thin_export_ready(thin, off);
+}
+
 /* Makes the file's content, and remembers its size: that asks for the whole header. */
 static int make(struct export_kind *k, size_t form, struct content *c)
 {
     struct report r = {0};
-    int err = forms[form].extents(k->model, &c->x, &r);
+    int err = forms[form].extents(k, &c->x, &r);
+    if (err == 0 && forms[form].extents == as_thin) {
+        c->slow = must_hash;
+        c->slow_ctx = k->thin;
+    }
     pthread_mutex_lock(&k->lock);
     k->state[form].tried = true;
     k->state[form].err = err;
@@ -126,8 +159,21 @@ void export_errors(struct kind *kind, struct buf *out)
     struct export_kind *k = (struct export_kind *)kind;
     uint64_t size;
     for (size_t i = 0; i < N_FORMS; i++)
-        if (look(k, i, &size) < 0)
+        if ((forms[i].extents != as_thin || k->model->dir) && look(k, i, &size) < 0)
             buf_printf(out, "%s: %s\n", forms[i].ending + 1, k->state[i].why);
+}
+
+void export_stats(struct kind *kind, struct buf *out)
+{
+    struct export_kind *k = (struct export_kind *)kind;
+    uint64_t done, total;
+    pthread_mutex_lock(&k->lock);
+    struct thin_export *x = k->thin;
+    pthread_mutex_unlock(&k->lock);
+    if (!x)
+        return;
+    thin_export_progress(x, &done, &total);
+    buf_printf(out, "hashed %" PRIu64 "\nto_hash %" PRIu64 "\n", done, total);
 }
 
 char *export_base(const char *source)
@@ -150,6 +196,7 @@ char *export_base(const char *source)
 static void destroy(struct kind *kind)
 {
     struct export_kind *k = (struct export_kind *)kind;
+    thin_export_free(k->thin);
     pthread_mutex_destroy(&k->lock);
     free(k);
 }

@@ -8,19 +8,34 @@
 
 #include "model.h"
 #include "say.h"
+#include "thin_stats.h"
 #include "tsv.h"
 
 struct check {
     const char *path;
-    bool json, list;
+    bool json, list, stats;
     cJSON *results;  /* with json: one object a file ... */
     cJSON *findings; /* ... and the findings of the present one */
+    cJSON *notes;    /* ... and what is no error */
 };
 
 static int no_memory(void)
 {
     say(NULL, "out of memory");
     return FSCK_UNREADABLE;
+}
+
+static void add_finding(cJSON *to, const fs_error *e)
+{
+    cJSON *f = cJSON_CreateObject();
+    cJSON_AddStringToObject(f, "message", e->message);
+    if (e->kind[0])
+        cJSON_AddStringToObject(f, "kind", e->kind);
+    if (e->tensor[0])
+        cJSON_AddStringToObject(f, "tensor", e->tensor);
+    if (e->offset != FS_NO_OFFSET)
+        cJSON_AddNumberToObject(f, "offset", (double)e->offset);
+    cJSON_AddItemToArray(to, f);
 }
 
 static void found(void *ctx, const fs_error *e)
@@ -30,13 +45,16 @@ static void found(void *ctx, const fs_error *e)
         printf("%s: %s\n", c->path, e->message);
         return;
     }
-    cJSON *f = cJSON_CreateObject();
-    cJSON_AddStringToObject(f, "message", e->message);
-    if (e->tensor[0])
-        cJSON_AddStringToObject(f, "tensor", e->tensor);
-    if (e->offset != FS_NO_OFFSET)
-        cJSON_AddNumberToObject(f, "offset", (double)e->offset);
-    cJSON_AddItemToArray(c->findings, f);
+    add_finding(c->findings, e);
+}
+
+static void noted(void *ctx, const fs_error *e)
+{
+    const struct check *c = ctx;
+    if (c->json)
+        add_finding(c->notes, e);
+    else
+        printf("%s: note: %s\n", c->path, e->message);
 }
 
 static int list(const struct model *m)
@@ -59,6 +77,25 @@ static int list(const struct model *m)
     return err < 0 ? no_memory() : FSCK_CLEAN;
 }
 
+/* Of an archive; other models have none. */
+static int stats(const struct model *m)
+{
+    struct buf text = {0};
+    int err = m->thin ? thin_stats_text(m->thin, &text) : 0;
+    if (err == 0 && text.len)
+        fwrite(text.p, 1, text.len, stdout);
+    buf_free(&text);
+    return err < 0 ? no_memory() : FSCK_CLEAN;
+}
+
+static void add_stats(cJSON *o, const struct model *m)
+{
+    struct buf text = {0};
+    if (thin_stats_json(m->thin, &text) == 0)
+        cJSON_AddRawToObject(o, "stats", text.p);
+    buf_free(&text);
+}
+
 static void add_result(struct check *c, const struct model *m, int status, const fs_error *e)
 {
     cJSON *o = cJSON_CreateObject();
@@ -71,23 +108,29 @@ static void add_result(struct check *c, const struct model *m, int status, const
         cJSON_AddStringToObject(o, "format", m->format);
         cJSON_AddNumberToObject(o, "tensors", (double)m->n_tensors);
     }
+    if (m && m->thin && c->stats)
+        add_stats(o, m);
     if (status == FSCK_UNREADABLE)
         cJSON_AddStringToObject(o, "error", e->message);
     cJSON_AddItemToObject(o, "findings", c->findings);
+    cJSON_AddItemToObject(o, "notes", c->notes);
     cJSON_AddItemToArray(c->results, o);
 }
 
 static int check(struct check *c)
 {
-    struct report r = {.each = found, .ctx = c};
+    struct report r = {.deep = true, .each = found, .note = noted, .ctx = c};
     struct model *m = NULL;
     c->findings = c->json ? cJSON_CreateArray() : NULL;
+    c->notes = c->json ? cJSON_CreateArray() : NULL;
     int err = model_open(c->path, SOURCE_MAP, &m, &r);
     int status = r.count ? FSCK_ERRORS : err < 0 ? FSCK_UNREADABLE : FSCK_CLEAN;
     if (status == FSCK_UNREADABLE && !c->json)
         say(c->path, "%s", r.first.message);
     if (status == FSCK_CLEAN && c->list)
         status = list(m);
+    if (status == FSCK_CLEAN && c->stats && !c->json)
+        status = stats(m);
     if (c->json)
         add_result(c, m, status, &r.first);
     model_free(m);
@@ -96,10 +139,11 @@ static int check(struct check *c)
 
 static void usage(FILE *to)
 {
-    fprintf(to, "usage: fsck.safetensors [--json] [--list] FILE...\n"
+    fprintf(to, "usage: fsck.safetensors [--json] [--list] [--stats] FILE|DIR...\n"
                 "Checks model files and says everything that is wrong with them.\n"
                 "  --json     findings as JSON, on stdout\n"
                 "  --list     prints the tensors of a sound file, tab-separated\n"
+                "  --stats    prints what a sound ThinTensor archive holds, in numbers\n"
                 "  -V, --version, -h, --help\n"
                 "Exit status: 0 clean, 4 errors found, 8 could not be read, 16 usage; several files: these, "
                 "added.\n");
@@ -126,6 +170,8 @@ int main(int argc, char **argv)
             c.json = true;
         else if (strcmp(argv[i], "--list") == 0)
             c.list = true;
+        else if (strcmp(argv[i], "--stats") == 0)
+            c.stats = true;
         else if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0) {
             usage(stdout);
             return FSCK_CLEAN;

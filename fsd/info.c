@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "canonical.h"
+#include "directory.h"
 #include "export.h"
 #include "stats.h"
+#include "thin.h"
 #include "tsv.h"
 
 struct info_kind {
@@ -83,9 +85,18 @@ static int open_stats(struct info_kind *k, struct content *c)
     struct buf text = {0};
     stats_write(&text);
     buf_printf(&text, "tensors %zu\nsource %s\nmapped %s\n", k->tree->model->n_tensors,
-               s->changed ? "changed" : "unchanged", s->map ? "yes" : "no");
+               model_changed(k->tree->model) ? "changed" : "unchanged", s->map ? "yes" : "no");
+    export_stats(k->exports, &text);
     c->fresh = true;
     return add_text(c, &text);
+}
+
+static int open_manifest(struct info_kind *k, struct content *c)
+{
+    const struct model *m = k->tree->model;
+    if (!m->thin)
+        return -ENOENT;
+    return extents_add_source(&c->x, m->source, m->thin->manifest_off, m->thin->manifest_len);
 }
 
 /* An open that says -ENOENT: this model has no such file. */
@@ -93,16 +104,51 @@ static const struct {
     const char *name;
     int (*open)(struct info_kind *k, struct content *c);
 } files[] = {
-    {"header.json", open_header},  {"metadata.json", open_metadata},
-    {"tensors.tsv", open_tensors}, {"leaves.json", open_leaves},
-    {"stats", open_stats},         {"export-error", open_export_error},
+    {"header.json", open_header},        {"metadata.json", open_metadata}, {"tensors.tsv", open_tensors},
+    {"leaves.json", open_leaves},        {"manifest.json", open_manifest}, {"stats", open_stats},
+    {"export-error", open_export_error},
 };
 
-/* Node 0 is the directory, node i + 1 is files[i]. */
-enum { N_FILES = sizeof files / sizeof files[0] };
+/* Node 0 is the directory, node i + 1 is files[i]; then comes the directory of the model directory's other
+ * files, as far as there is one, and these, numbered as their directory lists them. */
+enum { N_FILES = sizeof files / sizeof files[0], OTHERS = N_FILES + 1, FIRST_OTHER };
+
+static const char others_name[] = "files";
+
+static const struct directory *others(const struct kind *k)
+{
+    return ((const struct info_kind *)k)->tree->model->dir;
+}
+
+/* The shards are shown as what they hold. */
+static bool is_other(const struct kind *k, size_t i)
+{
+    const struct model *m = ((const struct info_kind *)k)->tree->model;
+    for (size_t p = 0; p < m->n_parts; p++)
+        if (strcmp(m->part[p]->source->name, m->dir->names[i]) == 0)
+            return false;
+    return strlen(m->dir->names[i]) <= 255;
+}
+
+static int open_other(const struct kind *k, uint64_t id, struct content *c, struct stat *st)
+{
+    const struct directory *d = others(k);
+    struct source *s = NULL;
+    int err = shelf_open(d->shelf, d->names[id - FIRST_OTHER], SOURCE_MAP, &s, NULL);
+    if (err == 0) {
+        *st = s->st;
+        err = extents_add_source(&c->x, s, 0, s->size);
+    }
+    c->fresh = true; /* not part of the model: it may change */
+    source_free(s);
+    return err;
+}
 
 static int open_content(struct kind *k, uint64_t id, struct content *c)
 {
+    struct stat st;
+    if (id >= FIRST_OTHER)
+        return open_other(k, id, c, &st);
     return files[id - 1].open((struct info_kind *)k, c);
 }
 
@@ -115,11 +161,28 @@ static int size_of(struct kind *k, uint64_t id, off_t *size)
     return err;
 }
 
+static int lookup_other(struct kind *k, const char *name, uint64_t *id)
+{
+    const struct directory *d = others(k);
+    for (size_t i = 0; i < d->n_names; i++)
+        if (strcmp(d->names[i], name) == 0 && is_other(k, i)) {
+            *id = FIRST_OTHER + i;
+            return 0;
+        }
+    return -ENOENT;
+}
+
 static int lookup(struct kind *k, uint64_t dir, const char *name, uint64_t *id)
 {
     off_t size;
+    if (dir == OTHERS)
+        return lookup_other(k, name, id);
     if (dir != 0)
         return -ENOTDIR;
+    if (others(k) && strcmp(name, others_name) == 0) {
+        *id = OTHERS;
+        return 0;
+    }
     for (uint64_t i = 0; i < N_FILES; i++)
         if (strcmp(files[i].name, name) == 0) {
             *id = i + 1;
@@ -130,23 +193,47 @@ static int lookup(struct kind *k, uint64_t dir, const char *name, uint64_t *id)
 
 static int getattr(struct kind *k, uint64_t id, struct stat *st)
 {
-    if (id == 0) {
+    struct content c = {0};
+    struct stat own = {0};
+    if (id == 0 || id == OTHERS) {
         st->st_mode |= S_IFDIR;
-        st->st_nlink = 2;
+        st->st_nlink = id == 0 && others(k) ? 3 : 2;
         return 0;
     }
     st->st_mode |= S_IFREG;
-    return size_of(k, id, &st->st_size);
+    if (id < FIRST_OTHER)
+        return size_of(k, id, &st->st_size);
+    int err = open_other(k, id, &c, &own);
+    if (err == 0) {
+        directory_restrict(st, &own);
+        st->st_size = own.st_size;
+        st->st_mtim = own.st_mtim;
+        st->st_ctim = own.st_ctim;
+    }
+    extents_free(&c.x);
+    return err;
+}
+
+static int list_others(struct kind *k, uint64_t from, node_emit emit, void *ctx)
+{
+    const struct directory *d = others(k);
+    for (uint64_t i = from; i < d->n_names; i++)
+        if (is_other(k, i) && !emit(ctx, d->names[i], strlen(d->names[i]), FIRST_OTHER + i, S_IFREG, i + 1))
+            break;
+    return 0;
 }
 
 static int list(struct kind *k, uint64_t dir, uint64_t from, node_emit emit, void *ctx)
 {
     off_t size;
-    (void)dir;
+    if (dir == OTHERS)
+        return list_others(k, from, emit, ctx);
     for (uint64_t i = from; i < N_FILES; i++)
         if (size_of(k, i + 1, &size) == 0 &&
             !emit(ctx, files[i].name, strlen(files[i].name), i + 1, S_IFREG, i + 1))
-            break;
+            return 0;
+    if (others(k) && from <= N_FILES)
+        emit(ctx, others_name, strlen(others_name), OTHERS, S_IFDIR, N_FILES + 1);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "npy.h"
 #include "safetensors/tensor.h"
+#include "thin_manifest.h"
 
 /* A node's number is that of its entry in the tree, times two, plus one for the .npy form of a tensor. */
 static uint64_t node(uint32_t entry, bool npy)
@@ -121,7 +122,7 @@ struct attribute {
 static int dtype_value(const struct tree *t, const struct tensor *x, struct buf *out)
 {
     (void)t;
-    buf_str(out, tm_dtype_name(x->dtype));
+    buf_str(out, tensor_code(x));
     return 0;
 }
 
@@ -157,6 +158,39 @@ static int offset_value(const struct tree *t, const struct tensor *x, struct buf
     return 0;
 }
 
+static int page_text(const fs_text *t, struct buf *out)
+{
+    buf_add(out, t->s, t->len);
+    return 0;
+}
+
+static int thin_kind_value(const struct tree *t, const struct tensor *x, struct buf *out)
+{
+    (void)t;
+    return x->page ? page_text(&x->page->kind, out) : -ENODATA;
+}
+
+static int thin_layer_value(const struct tree *t, const struct tensor *x, struct buf *out)
+{
+    (void)t;
+    if (!x->page || !x->page->layer.present)
+        return -ENODATA;
+    buf_printf(out, "%" PRIu64, x->page->layer.value);
+    return 0;
+}
+
+static int thin_op_value(const struct tree *t, const struct tensor *x, struct buf *out)
+{
+    (void)t;
+    return x->page ? page_text(&x->page->op, out) : -ENODATA;
+}
+
+static int thin_checksum_value(const struct tree *t, const struct tensor *x, struct buf *out)
+{
+    (void)t;
+    return x->page ? page_text(&x->page->checksum, out) : -ENODATA;
+}
+
 static int transform_value(const struct tree *t, const struct tensor *x, struct buf *out)
 {
     const char *how = x->view ? view_transform(x->view) : "";
@@ -171,6 +205,10 @@ static const struct attribute tensor_attributes[] = {
     {"user.safetensors.name", name_value},
     {"user.safetensors.source", source_value},
     {"user.safetensors.offset", offset_value},
+    {"user.thin.kind", thin_kind_value},
+    {"user.thin.layer", thin_layer_value},
+    {"user.thin.op", thin_op_value},
+    {"user.thin.checksum", thin_checksum_value},
     {"user.safetensors.transform", transform_value},
 };
 

@@ -22,6 +22,8 @@
 #include "processes.h"
 #include "say.h"
 #include "staging.h"
+#include "thin_export.h"
+#include "waiting.h"
 
 enum { READAHEAD = 2 << 20, MAX_READ = 1 << 30, THREADS = 10 };
 
@@ -150,7 +152,7 @@ static int build(struct mount *m)
         err = set_owner(m);
     if (err == 0)
         err = add_kind(fs, model_kind_new(m->tree));
-    if (err == 0 && !(m->base = export_base(m->o.source)))
+    if (err == 0 && !(m->base = export_base(m->model->dir ? m->model->source->name : m->o.source)))
         err = no_memory();
     if (err == 0)
         err = add_kind(fs, exports = export_kind_new(m->model, m->base));
@@ -283,9 +285,16 @@ static int loop(struct mount *m, struct fuse_session *se)
     return EXIT_SYSTEM;
 }
 
+static void log_change(const struct source *s)
+{
+    say(s->name, "was truncated or overwritten while mounted; what lies in it can no longer be read");
+}
+
 static int serve(void *ctx, int ready_fd)
 {
     struct mount *m = ctx;
+    thin_export_interrupted = waiting_over;
+    source_on_change = log_change;
     int status = build(m);
     if (status)
         goto out;
@@ -308,6 +317,7 @@ static int serve(void *ctx, int ready_fd)
     }
     if (m->staging)
         staging_stop(m->staging);
+    waiting_stop();
     fuse_session_destroy(se); /* nobody waits for what is still committed below */
 out:
     destroy(m);

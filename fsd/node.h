@@ -18,6 +18,10 @@ struct content {
     struct extents x;
     bool fresh; /* changes by itself: the kernel must not cache it */
     bool live;  /* can be written: x is asked for anew at each read */
+
+    /* Would reading there have to wait for long? NULL: nowhere. */
+    bool (*slow)(const void *ctx, uint64_t off);
+    const void *slow_ctx;
 };
 
 /* Type and shape of a tensor, as far as a copy of its file may want to know them. */

@@ -24,6 +24,7 @@
 
 #include "stats.h"
 #include "unpack.h"
+#include "waiting.h"
 
 static const double FOREVER = 1e8, NEVER = 0; /* seconds */
 
@@ -332,19 +333,16 @@ static bool interrupted(void *ctx)
 /* The read path: everything that can be read comes through here. The kernel copies straight from the mapping.
  * Should the source shrink just then, the kernel itself ends the request with EIO, and nothing is left to
  * reply to. */
-static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+static void answer_read(fuse_req_t req, const struct extents *x, size_t size, uint64_t off)
 {
-    struct content *c = (struct content *)(uintptr_t)fi->fh, now = {0};
     struct iovec iov[MOST_VECTORS];
     int n = MOST_VECTORS;
     void *scratch = NULL;
-    uint64_t id;
-    struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
-    ssize_t got = c->live ? k->ops->open(k, id, &now) : 0;
+    waiting_for(req);
     unpack_interrupt(interrupted, req);
-    if (got == 0)
-        got = extents_iov(c->live ? &now.x : &c->x, (uint64_t)off, size, iov, &n, &scratch);
+    ssize_t got = extents_iov(x, off, size, iov, &n, &scratch);
     unpack_interrupt(NULL, NULL);
+    waiting_for(NULL);
     stats_count(&stats.reads, 1);
     if (got < 0) {
         stats_count(&stats.read_errors, 1);
@@ -353,8 +351,29 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, stru
         stats_count(&stats.read_errors, 1);
     else
         stats_count(&stats.bytes_read, (unsigned long long)got);
-    extents_free(&now.x);
     free(scratch);
+}
+
+static void answer_slowly(struct waiting *w)
+{
+    answer_read(w->req, &w->content->x, w->size, w->off);
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+    struct content *c = (struct content *)(uintptr_t)fi->fh, now = {0};
+    const struct waiting w = {req, c, size, (uint64_t)off, answer_slowly};
+    uint64_t id;
+    struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
+    if (c->slow && c->slow(c->slow_ctx, (uint64_t)off) && waiting_start(&w))
+        return;
+    int err = c->live ? k->ops->open(k, id, &now) : 0;
+    if (err < 0) {
+        stats_count(&stats.read_errors, 1);
+        ops_reply_err(req, err);
+    } else
+        answer_read(req, c->live ? &now.x : &c->x, size, (uint64_t)off);
+    extents_free(&now.x);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

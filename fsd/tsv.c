@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "safetensors/tensor.h"
-
 enum { BLOCK = 256 }; /* lines */
 
 static void field(struct buf *out, const char *s, size_t len)
@@ -32,7 +30,7 @@ static void line(const struct tree *t, uint32_t i, struct buf *path, struct buf 
     tree_path(t, (uint32_t)t->n_dirs + i, path);
     field(out, path->p, path->len);
     field(out, x->name, x->name_len);
-    buf_printf(out, "%s\t", tm_dtype_name(x->dtype));
+    field(out, tensor_code(x), strlen(tensor_code(x)));
     buf_shape(out, x->shape, x->rank);
     buf_printf(out, "\t%" PRIu64 "\t", x->nbytes);
     if (tensor_in_place(x)) /* else both stay empty */

@@ -226,7 +226,7 @@ ssize_t extents_read(const struct extents *x, uint64_t off, void *buf, size_t si
 /* Can the kernel take it from where it lies? */
 static bool in_place(const struct extent *e)
 {
-    return e->kind == EXTENT_MEMORY || (e->kind == EXTENT_SOURCE && e->source->map);
+    return e->kind == EXTENT_MEMORY || (e->kind == EXTENT_SOURCE && source_mapped(e->source));
 }
 
 static int point(const struct extent *e, uint64_t skip, size_t len, struct iovec *v)
@@ -234,7 +234,7 @@ static int point(const struct extent *e, uint64_t skip, size_t len, struct iovec
     const void *p = e->memory;
     int err = 0;
     if (e->kind == EXTENT_SOURCE) {
-        p = e->source->map + e->off;
+        p = source_mapped(e->source) + e->off;
         err = source_check(e->source);
         if (err == 0)
             err = source_populate(e->source, e->off + skip, len);

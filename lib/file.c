@@ -209,7 +209,7 @@ const char *fs_leaves(fs_file *f, size_t *len)
 
 int fs_check(const char *path, void (*found)(void *ctx, const fs_error *what), void *ctx, fs_error *e)
 {
-    struct report r = {.each = found, .ctx = ctx};
+    struct report r = {.deep = true, .each = found, .ctx = ctx};
     struct model *m = NULL;
     int err = model_open(path, SOURCE_MAP, &m, &r);
     model_free(m);

@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "directory.h"
+#include "safetensors/tensor.h"
+#include "thin.h"
+
 struct model *model_new(struct source *s)
 {
     struct model *m = calloc(1, sizeof *m);
@@ -30,7 +34,14 @@ void model_free(struct model *m)
 {
     if (!m)
         return;
+    for (size_t i = 0; i < m->n_parts; i++)
+        model_free(m->part[i]); /* a part has no parts */
+    free(m->part);
+    directory_free(m->dir);
     source_free(m->source);
+    if (m->thin)
+        thin_free(m->thin);
+    free(m->thin);
     free(m->tensors);
     free(m->metadata);
     index_free(&m->by_name);
@@ -107,6 +118,19 @@ int model_index(struct model *m, uint32_t number)
 {
     const struct tensor *t = &m->tensors[number];
     return model_index_hashed(m, number, hash_bytes(0, t->name, t->name_len));
+}
+
+bool model_changed(const struct model *m)
+{
+    bool changed = m->source->changed;
+    for (size_t i = 0; i < m->n_parts; i++)
+        changed |= m->part[i]->source->changed;
+    return changed;
+}
+
+const char *tensor_code(const struct tensor *t)
+{
+    return t->code ? t->code : tm_dtype_name(t->dtype);
 }
 
 int model_extents(const struct model *m, const struct tensor *t, struct extents *x)

@@ -20,8 +20,12 @@ struct tensor {
     struct source *source;   /* one of the model's */
     uint64_t offset, nbytes; /* in the source, where there is no view */
     uint32_t name_len, rank;
-    uint8_t dtype; /* tm_dtype */
+    uint8_t dtype;    /* tm_dtype, or DTYPE_OTHER */
+    const char *code; /* of a dtype that is another, or whose size does not fit the shape; else NULL */
+    const struct thin_page *page; /* in a ThinTensor archive: what its manifest says */
 };
+
+enum { DTYPE_OTHER = 255 }; /* none of the table's: bytes with a name for their type */
 
 struct metadata {
     struct json_text key, value;
@@ -35,10 +39,14 @@ struct model {
     struct metadata *metadata;
     size_t n_metadata, room_metadata;
     struct index by_name;
-    uint64_t lengths;                /* bit n: there may be a name of n bytes, modulo 64 */
-    struct arena arena;              /* names, shapes, metadata */
-    struct buf leaves;               /* JSON: what the file holds that is no tensor; see leaves.h */
-    struct unpacker *unpacker;       /* NULL: nothing in it is compressed */
+    uint64_t lengths;          /* bit n: there may be a name of n bytes, modulo 64 */
+    struct arena arena;        /* names, shapes, metadata */
+    struct buf leaves;         /* JSON: what the file holds that is no tensor; see leaves.h */
+    struct unpacker *unpacker; /* NULL: nothing in it is compressed */
+    struct directory *dir;     /* owned; of a model directory, whose shards are its parts */
+    struct model **part;
+    size_t n_parts;
+    struct thin *thin;               /* owned; of a ThinTensor archive */
     uint64_t header_off, header_len; /* the header text as stored; length 0 if the format has none */
 };
 
@@ -48,6 +56,12 @@ int model_open(const char *path, enum source_how how, struct model **out, struct
 /* A model without tensors, from nowhere. -ENOMEM. */
 int model_none(struct model **out);
 void model_free(struct model *m);
+
+/* Reads what an opened source holds. */
+int model_read(struct source *s, struct model **out, struct report *r);
+
+/* Was one of its files truncated or overwritten in place? */
+bool model_changed(const struct model *m);
 
 /* For readers. All -ENOMEM; model_add_tensor gives the new tensor, zeroed, in *out, which is valid until the
  * next is added. model_index says under which name it can be found: -EEXIST if that name is taken. */
@@ -62,6 +76,9 @@ int model_add_metadata(struct model *m, struct json_text key, struct json_text v
 
 /* Number of the tensor of that name, INDEX_NONE if there is none; `hash` is hash_bytes(0, name, len). */
 uint32_t model_find(const struct model *m, uint64_t hash, const char *name, size_t len);
+
+/* The code of its dtype, as its format writes it. */
+const char *tensor_code(const struct tensor *t);
 
 /* Does it lie in the source as it is served, so that others may map it from there? */
 static inline bool tensor_in_place(const struct tensor *t)

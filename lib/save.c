@@ -117,12 +117,16 @@ static int64_t copy_range(struct save *s, const struct extent *e, uint64_t skip)
 {
     uint64_t left = e->len - skip;
     off_t from = (off_t)(e->off + skip);
-    if (e->source->fd < 0)
-        return 0;
     int err = source_check(e->source);
     if (err < 0)
         return err;
-    ssize_t n = copy_file_range(e->source->fd, &from, s->fd, NULL, left < LARGE ? (size_t)left : LARGE, 0);
+    int fd = source_fd(e->source);
+    if (fd < 0)
+        return fd == -1 ? 0 : fd;
+    ssize_t n = copy_file_range(fd, &from, s->fd, NULL, left < LARGE ? (size_t)left : LARGE, 0);
+    int why = errno;
+    source_fd_done(e->source);
+    errno = why;
     if (n < 0)
         return must_copy_ourselves(errno) ? 0 : errno == EINTR ? -EINTR : -errno;
     return n;

@@ -28,7 +28,6 @@ static const struct {
     {0, MAGIC("Rar!"), "is a RAR archive; unpack it first"},
     {0, MAGIC("PK\5\6"), "is an empty zip archive"},
     {0, MAGIC("PYTORCH1"), "is a PyTorch archive of the 2018 preview format, which is not read"},
-    {0, MAGIC("THINv0\0\0"), "is a ThinTensor archive, which is not read yet"},
     {0, MAGIC("GGUF"), "is a GGUF model, another format"},
     {0, MAGIC("\x89HDF\r\n\x1a\n"), "is an HDF5 file, another format"},
     {0, MAGIC("\x93NUMPY"), "is a NumPy array, another format"},
@@ -76,6 +75,8 @@ enum container sniff(const unsigned char *b, size_t n, uint64_t size, const char
     }
     if (is_safetensors(b, n))
         return CONTAINER_SAFETENSORS;
+    if (n >= 8 && memcmp(b, "THINv0\0\0", 8) == 0)
+        return CONTAINER_THIN;
     if (n >= 4 && memcmp(b, "PK\3\4", 4) == 0)
         return CONTAINER_TORCH_ZIP;
     if (tar_is(b, n))
@@ -85,7 +86,7 @@ enum container sniff(const unsigned char *b, size_t n, uint64_t size, const char
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (n >= known[i].at + known[i].len && memcmp(b + known[i].at, known[i].magic, known[i].len) == 0) {
             *what = known[i].what;
-            return CONTAINER_OTHER;
+            return known[i].magic[0] == '{' ? CONTAINER_JSON : CONTAINER_OTHER;
         }
     return CONTAINER_SAFETENSORS; /* whose reader says what is wrong with it */
 }

@@ -10,10 +10,13 @@
 #include <unistd.h>
 
 #include "checked.h"
+#include "shelf.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
+
+void (*source_on_change)(const struct source *s);
 
 static const char *base_name(const char *path)
 {
@@ -21,7 +24,7 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-static int read_fully(int fd, uint64_t off, void *buf, size_t len)
+int source_read_fd(int fd, uint64_t off, void *buf, size_t len)
 {
     char *p = buf;
     while (len) {
@@ -39,17 +42,22 @@ static int read_fully(int fd, uint64_t off, void *buf, size_t len)
     return 0;
 }
 
-static void map(struct source *s)
+const unsigned char *source_map_file(int fd, uint64_t size, bool shared)
 {
-    if (s->size == 0 || s->size > SIZE_MAX)
-        return;
+    if (size == 0 || size > SIZE_MAX)
+        return NULL;
     /* Private: some file systems refuse shared mappings. NORESERVE: the size may exceed memory. */
-    int how = s->own ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
-    void *p = mmap(NULL, (size_t)s->size, PROT_READ, how, s->fd, 0);
+    int how = shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
+    void *p = mmap(NULL, (size_t)size, PROT_READ, how, fd, 0);
     if (p == MAP_FAILED)
-        return;
-    s->map = p;
-    (void)madvise(p, (size_t)s->size, MADV_HUGEPAGE); /* a wish: not every kernel and file system has it */
+        return NULL;
+    (void)madvise(p, (size_t)size, MADV_HUGEPAGE); /* a wish: not every kernel and file system has it */
+    return p;
+}
+
+void source_unmap(const unsigned char *p, uint64_t size)
+{
+    munmap((void *)(uintptr_t)p, (size_t)size);
 }
 
 static int copy(struct source *s)
@@ -60,7 +68,7 @@ static int copy(struct source *s)
     if (!p)
         return -ENOMEM;
     s->map = p;
-    int err = read_fully(s->fd, 0, p, (size_t)s->size);
+    int err = source_read_fd(s->fd, 0, p, (size_t)s->size);
     close(s->fd);
     s->fd = -1;
     return err;
@@ -98,7 +106,7 @@ int source_open(const char *path, enum source_how how, struct source **out, stru
     if (err < 0)
         goto out;
     if (how == SOURCE_MAP)
-        map(s);
+        s->map = source_map_file(s->fd, s->size, s->own);
     else if ((err = copy(s)) < 0) {
         report_fatal(r, err, NULL, 0, FS_NO_OFFSET, "cannot be read: %s", strerror(-err));
         goto out;
@@ -125,7 +133,7 @@ struct source *source_own(int fd, uint64_t size)
     s->own = true;
     s->size = size;
     if (size != SOURCE_GROWS)
-        map(s);
+        s->map = source_map_file(s->fd, s->size, s->own);
     return s;
 }
 
@@ -175,8 +183,10 @@ void source_free(struct source *s)
 {
     if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
         return;
-    if (s->map && s->fd >= 0)
-        munmap((void *)(uintptr_t)s->map, (size_t)s->size);
+    if (s->shelf)
+        shelf_forget(s);
+    else if (s->map && s->fd >= 0)
+        source_unmap(s->map, s->size);
     else
         free((void *)(uintptr_t)s->map);
     if (s->fd >= 0)
@@ -186,28 +196,75 @@ void source_free(struct source *s)
     free(s);
 }
 
+struct source *source_none(const char *name, const struct stat *st)
+{
+    struct source *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->refs = 1;
+    s->fd = -1;
+    s->st = *st;
+    s->name = strdup(base_name(name));
+    if (!s->name) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+const unsigned char *source_mapped(struct source *s)
+{
+    return s->shelf ? shelf_map(s) : s->map;
+}
+
+int source_fd(const struct source *s)
+{
+    return s->shelf ? shelf_pin((struct source *)(uintptr_t)s) : s->fd;
+}
+
+void source_fd_done(const struct source *s)
+{
+    if (s->shelf)
+        shelf_unpin((struct source *)(uintptr_t)s);
+}
+
 int source_read(const struct source *s, uint64_t off, void *buf, size_t len)
 {
-    if (!range_fits(off, len, s->size) || (s->changed && s->fd < 0))
+    if (!range_fits(off, len, s->size) || (!s->shelf && s->changed && s->fd < 0))
         return -EIO;
-    if (s->fd >= 0)
-        return read_fully(s->fd, off, buf, len);
-    memcpy(buf, s->map + off, len); /* a copy in our own memory */
-    return 0;
+    if (!s->shelf && s->fd < 0) {
+        if (len)
+            memcpy(buf, s->map + off, len); /* a copy in our own memory */
+        return 0;
+    }
+    int fd = source_fd(s);
+    if (fd < 0)
+        return fd;
+    int err = source_read_fd(fd, off, buf, len);
+    source_fd_done(s);
+    return err;
+}
+
+static bool unchanged(const struct source *s, int fd)
+{
+    struct stat now;
+    return fstat(fd, &now) == 0 && now.st_size == s->st.st_size &&
+           now.st_mtim.tv_sec == s->st.st_mtim.tv_sec && now.st_mtim.tv_nsec == s->st.st_mtim.tv_nsec;
 }
 
 int source_check(struct source *s)
 {
-    struct stat now;
     if (s->changed)
         return -EIO;
-    if (s->fd < 0 || s->own)
+    if (!s->shelf && (s->fd < 0 || s->own))
         return 0;
-    if (fstat(s->fd, &now) == 0 && now.st_size == s->st.st_size &&
-        now.st_mtim.tv_sec == s->st.st_mtim.tv_sec && now.st_mtim.tv_nsec == s->st.st_mtim.tv_nsec)
-        return 0;
-    s->changed = true;
-    return -EIO;
+    int fd = source_fd(s);
+    if (fd < 0)
+        return fd;
+    if (!unchanged(s, fd) && !atomic_exchange(&s->changed, true) && source_on_change)
+        source_on_change(s);
+    source_fd_done(s);
+    return s->changed ? -EIO : 0;
 }
 
 int source_populate(const struct source *s, uint64_t off, uint64_t len)
@@ -215,7 +272,7 @@ int source_populate(const struct source *s, uint64_t off, uint64_t len)
     static long page;
     if (page == 0)
         page = sysconf(_SC_PAGESIZE);
-    if (!s->map || s->fd < 0 || len == 0)
+    if (!s->map || (!s->shelf && s->fd < 0) || len == 0)
         return 0;
     uint64_t start = off - off % (uint64_t)page;
     if (madvise((void *)(uintptr_t)(s->map + start), (size_t)(off + len - start), MADV_POPULATE_READ) == 0)

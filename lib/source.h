@@ -25,6 +25,10 @@ struct source {
     char *path;     /* absolute, resolved; NULL: none that it could be found by again */
     bool own;       /* a file of ours: nobody else changes it, so it is not watched */
     void *owner;    /* whoever made an own one may keep a pointer here */
+
+    struct shelf *shelf; /* of a file that is opened and mapped when needed (shelf.h), with what that needs */
+    struct source *newer, *older;
+    unsigned pins;
 };
 
 enum source_how { SOURCE_MAP, SOURCE_COPY };
@@ -47,6 +51,16 @@ struct source *source_lost(const char *path);
 struct source *source_ref(struct source *s);
 void source_free(struct source *s); /* drops a reference */
 
+/* A source without bytes, for what is no file. NULL: no memory. */
+struct source *source_none(const char *name, const struct stat *st);
+
+/* Where it is mapped, NULL if it is not: use source_read then. */
+const unsigned char *source_mapped(struct source *s);
+
+/* Its descriptor, to be given back; -1: it lies in memory; or another negative errno. */
+int source_fd(const struct source *s);
+void source_fd_done(const struct source *s);
+
 /* Copies [off, off + len). -EIO if the file is shorter than that by now, or a read error. */
 int source_read(const struct source *s, uint64_t off, void *buf, size_t len);
 
@@ -54,7 +68,16 @@ int source_read(const struct source *s, uint64_t off, void *buf, size_t len);
  * Renaming, unlinking, replacing and chmod change nothing. Costs one fstat. */
 int source_check(struct source *s);
 
+/* Called once for a source that has changed; set once, before there are threads. NULL: nobody wants to know.
+ */
+extern void (*source_on_change)(const struct source *s);
+
 /* Makes the pages of a mapped range present, in large reads where they are on disk. -EIO where that fails. */
 int source_populate(const struct source *s, uint64_t off, uint64_t len);
+
+/* The parts a source is made of. */
+const unsigned char *source_map_file(int fd, uint64_t size, bool shared);
+void source_unmap(const unsigned char *p, uint64_t size);
+int source_read_fd(int fd, uint64_t off, void *buf, size_t len);
 
 #endif

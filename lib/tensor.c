@@ -76,8 +76,9 @@ tm_tensor *tensor_of_source(tm_dtype dtype, int rank, const uint64_t *shape, str
     tm_tensor *t = make(dtype, rank, shape);
     if (!t)
         return NULL;
-    if (s->map) {
-        t->data = (void *)(uintptr_t)(s->map + off);
+    const unsigned char *map = source_mapped(s);
+    if (map) {
+        t->data = (void *)(uintptr_t)(map + off);
         t->source = source_ref(s);
         t->offset = off;
         return t;

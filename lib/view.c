@@ -84,7 +84,7 @@ static const unsigned char *storage_map(const struct view *v, uint64_t *base)
 {
     *base = v->start;
     if (v->source)
-        return v->source->fd >= 0 ? v->source->map : NULL;
+        return v->source->fd >= 0 || v->source->shelf ? source_mapped(v->source) : NULL;
     const struct source *s = v->packed ? unpacked_source(v->packed, base) : NULL;
     *base += s ? v->start : 0;
     return s ? s->map : NULL;

@@ -37,6 +37,7 @@ typedef struct fs_error {
     int code;          /* negative errno; 0: no error. -EBADMSG: the content breaks a rule of its format;
                           -ENOTSUP: a format (or a part of one) that is not read here */
     uint64_t offset;   /* byte of the file where it was found, or FS_NO_OFFSET */
+    char kind[32];     /* the rule that is broken, where a format's rules have names, else "" */
     char tensor[256];  /* tensor concerned, escaped for display and cut; "" if none or if its name is empty */
     char message[768]; /* one line, escaped for display, without the file's name; tells tensor and byte as
                           well */

@@ -15,6 +15,9 @@ names)
 	# Lines of one set each; escapes are left as they are, they are odd enough.
 	awk -v dir="$2" '/"set":/ { gsub(/[^a-z_]/, "", $2); out = dir "/" $2 }
 		/"name":/ { sub(/^ *"name": "/, ""); sub(/",$/, ""); print > out }' "$vectors/names.json" ;;
+thin) cp "$here"/../fixtures/thin/archives/*.thin "$2" ;;
+config | jtree)
+	for f in "$here"/../fixtures/thin/*/*/config.json; do cp "$f" "$2/$(basename "$(dirname "$f")")"; done ;;
 torch) # without the bomb: millions of opcodes, each of them watched
 	for f in "$here"/../fixtures/torch/valid/* "$here"/../fixtures/torch/hostile/*; do
 		case $f in *.json | *_bomb_*) ;; *) [ "$(wc -c <"$f")" -gt 20000 ] || cp "$f" "$2" ;; esac

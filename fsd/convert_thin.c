@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ * From a model directory to a ThinTensor archive. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "convert.h"
+#include "say.h"
+#include "thin.h"
+
+static void say_warnings(const char *from, const struct thin_build *b)
+{
+    for (size_t i = 0; i < b->n_warnings; i++)
+        say(from, b->warnings[i].detail.len ? "note: %s: %s" : "note: %s", b->warnings[i].kind,
+            b->warnings[i].detail.s);
+}
+
+struct hashing {
+    struct thin_export *x;
+    struct timespec last;
+};
+
+/* Draws how far the hashing is; true after a signal. */
+static bool hashing_step(void *ctx)
+{
+    struct hashing *h = ctx;
+    uint64_t done, total;
+    thin_export_progress(h->x, &done, &total);
+    return convert_step(isatty(2) ? &h->last : NULL, done, total) < 0;
+}
+
+/* The archive that was written, opened and verified. */
+static int verify(const char *path)
+{
+    struct report r = {.deep = true};
+    struct model *m = NULL;
+    int err = model_open(path, SOURCE_MAP, &m, &r);
+    model_free(m);
+    if (err < 0)
+        say(path, "verify-failed: %s", r.first.message);
+    return err;
+}
+
+static int write_archive(const struct convert_job *j, struct thin_export *x)
+{
+    struct extents list = {0};
+    struct report w = {0};
+    struct save_options o = save_plain;
+    struct timespec last;
+    convert_progress(&o, &last);
+    int err = thin_export_extents(x, &list);
+    if (err < 0)
+        report_fatal(&w, err, NULL, 0, FS_NO_OFFSET, "out of memory");
+    else
+        err = save_extents(j->to, &list, &o, &w);
+    convert_progress_end(&o);
+    extents_free(&list);
+    if (err < 0)
+        say(j->to, "%s", w.first.message);
+    return err < 0 ? err : verify(j->to);
+}
+
+/* Which shard is to blame. */
+static void say_changed(const char *from, const struct thin_build *b, int err)
+{
+    for (size_t i = 0; i < b->n_tensors; i++)
+        if (source_check(b->tensors[i].tensor->source) < 0) {
+            say(from, "io: %s changed or cannot be read", b->tensors[i].tensor->source->name);
+            return;
+        }
+    say(from, "io: %s", strerror(-err));
+}
+
+int convert_to_thin(const struct convert_job *j)
+{
+    struct report r = {0};
+    struct thin_export *x = NULL;
+    int err = thin_export_open(j->from, &j->thin, &x, &r);
+    if (err < 0) {
+        say(j->from, "%s", r.first.message);
+        return EXIT_SYSTEM;
+    }
+    struct hashing h = {.x = x};
+    err = thin_export_hash(x, hashing_step, &h);
+    if (err < 0)
+        say_changed(j->from, thin_export_build(x), err);
+    else if (j->dry_run)
+        err = convert_report(j, x);
+    else
+        err = write_archive(j, x);
+    if (err == 0 && !j->dry_run)
+        say_warnings(j->from, thin_export_build(x));
+    thin_export_free(x);
+    return err < 0 ? EXIT_SYSTEM : EXIT_OK;
+}

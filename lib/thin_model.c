@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ * An archive's pages as tensors, those inside other pages too. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "thin.h"
+
+static int no_memory(struct report *r)
+{
+    return report_fatal(r, -ENOMEM, NULL, 0, FS_NO_OFFSET, "out of memory");
+}
+
+/* The page's dtype is a name the format does not fix: one of ours in lower case, or anything. */
+static int set_dtype(struct model *m, const struct thin_page *p, struct tensor *t)
+{
+    char *code = arena_text(&m->arena, p->dtype.s, p->dtype.len);
+    tm_dtype d;
+    uint64_t size;
+    if (!code)
+        return -ENOMEM;
+    for (size_t i = 0; i < p->dtype.len; i++)
+        code[i] = (char)toupper((unsigned char)code[i]);
+    t->dtype = DTYPE_OTHER;
+    t->code = code;
+    if (strlen(code) != p->dtype.len || tm_dtype_from_name(code, &d) < 0) {
+        memcpy(code, p->dtype.s, p->dtype.len);
+        return 0;
+    }
+    if (p->rank <= INT32_MAX && tm_nbytes(d, (int)p->rank, p->shape, &size) == 0 && size == p->size) {
+        t->dtype = (uint8_t)d;
+        t->code = NULL;
+    }
+    return 0;
+}
+
+/* Where its bytes lie; the rules checked before say that there is a record and that the slice fits. */
+static uint64_t place(const struct thin *t, uint32_t number)
+{
+    const struct thin_page *p = &t->manifest.pages[number];
+    uint32_t holder = p->fused_to.s ? thin_find_page(&t->manifest, &t->pages, &p->fused_to) : number;
+    return t->records[t->record_of[holder]].offset + (p->fused_to.s ? p->fused_offset.value : 0);
+}
+
+static int add_page(struct model *m, uint32_t number)
+{
+    const struct thin_page *p = &m->thin->manifest.pages[number];
+    struct tensor *t;
+    if (p->id.len > UINT32_MAX || p->rank > INT32_MAX || model_add_tensor(m, &t) < 0)
+        return -ENOMEM;
+    t->name = p->id.s;
+    t->name_len = (uint32_t)p->id.len;
+    t->shape = p->shape;
+    t->rank = (uint32_t)p->rank;
+    t->nbytes = p->size;
+    t->offset = place(m->thin, number);
+    t->page = p;
+    int err = set_dtype(m, p, t);
+    return err < 0 ? err : model_index(m, (uint32_t)(m->n_tensors - 1));
+}
+
+int thin_read_model(struct model *m, struct report *r)
+{
+    size_t before = r->count;
+    m->format = "thin";
+    m->thin = calloc(1, sizeof *m->thin);
+    if (!m->thin)
+        return no_memory(r);
+    int err = thin_open(m->thin, m->source, r);
+    if (err == 0)
+        err = thin_check_manifest(&m->thin->manifest, &m->thin->pages, r);
+    if (err == 0)
+        err = thin_check_table(m->thin, r);
+    if (err == 0 && r->deep)
+        err = thin_check_payload(m->thin, r);
+    if (err == 0 && r->count > before)
+        err = -EBADMSG;
+    for (uint32_t i = 0; i < m->thin->manifest.n_pages && err == 0; i++)
+        if (add_page(m, i) < 0)
+            err = no_memory(r);
+    return err;
+}
