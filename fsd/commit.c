@@ -227,23 +227,12 @@ void commit_status(struct staging *s, struct model_dir *m, struct buf *out)
 
 /* ---- snapshot ---- */
 
-static int freeze(struct staged *n)
-{
-    struct record_line l;
-    int err = content_freeze(n);
-    if (err <= 0)
-        return err;
-    record_node(&l, "freeze", n);
-    record_number(&l, "bytes", n->size);
-    return record_end(&l, n->model);
-}
-
 static int add_file(struct commit *c, const struct contents *all, size_t i)
 {
     struct staged *n = (struct staged *)(uintptr_t)all->order[i].who;
     struct extents *file = &c->files[i];
     uint64_t skip = n->size - all->order[i].nbytes; /* a .npy header */
-    int err = freeze(n);
+    int err = staging_freeze(n);
     if (err == 0)
         err = content_extents(n, file);
     return err < 0 ? err : extents_add_range(&c->x, file, skip, all->order[i].nbytes);

@@ -165,18 +165,18 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct 
     (void)fi_in;
     (void)fi_out;
     (void)flags;
-    int err = k->ops->copy ? open_origin(fs, ino_in, &from) : -EROFS;
-    if (err == 0) {
+    int64_t n = k->ops->copy ? open_origin(fs, ino_in, &from) : -EROFS;
+    if (n == 0) {
         uint64_t left = from_off < from.c.x.size ? from.c.x.size - from_off : 0;
         len = left < len ? (size_t)left : len;
         len = len < INT32_MAX ? len : INT32_MAX & ~(size_t)4095; /* the answer has 32 bits */
-        err = len ? k->ops->copy(k, id, (uint64_t)off_out, &from.o, from_off, len) : 0;
+        n = len ? k->ops->copy(k, id, (uint64_t)off_out, &from.o, from_off, len) : 0;
     }
     free_origin(&from);
-    if (err < 0)
-        ops_reply_err(req, err);
+    if (n < 0)
+        ops_reply_err(req, (int)n);
     else
-        fuse_reply_write(req, len);
+        fuse_reply_write(req, (size_t)n);
 }
 
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t size, off_t off,

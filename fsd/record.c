@@ -24,6 +24,7 @@
  *     {"remove":PATH}
  *     {"metadata":"","key":K,"value":V}                 without value: removed
  *     {"inherited":""}                                  the mounted model's metadata were taken over
+ *     {"renamed":""}                                    the model got another name
  *     {"committed":"","bytes":B,"device":D,"inode":I,"seconds":S,"nanoseconds":NS,"took":MS,"later":E}
  *                                                       E edits were made while it ran
  */
@@ -148,13 +149,13 @@ int record_ref(const struct staged *n, const struct ref *r)
 
 static const char *const attribute_names[N_ATTRS] = {"dtype", "shape", "name"};
 
-int record_attribute(const struct staged *n, enum attribute a)
+int record_attribute(const struct staged *n, enum attribute a, const char *value, size_t len)
 {
     struct record_line l;
     record_node(&l, "set", n);
     record_text(&l, "what", attribute_names[a], strlen(attribute_names[a]));
-    if (n->attr[a])
-        record_path(&l, "value", n->attr[a], a == ATTR_NAME ? n->name_len : strlen(n->attr[a]));
+    if (value)
+        record_path(&l, "value", value, len);
     return record_end(&l, n->model);
 }
 
@@ -201,7 +202,8 @@ static int write_node(const struct staged *n)
         err = record_ref(n, &n->refs[i]);
     for (int a = 0; a < N_ATTRS && err == 0; a++)
         if (n->attr[a])
-            err = record_attribute(n, a);
+            err = record_attribute(n, (enum attribute)a, n->attr[a],
+                                   a == ATTR_NAME ? n->name_len : strlen(n->attr[a]));
     if (err == 0 && n->is_bound)
         err = record_bound(n);
     return err;
@@ -281,17 +283,4 @@ void record_compact(struct model_dir *m)
     if (lines > needed && !replace_record(m))
         m->lines = lines;
     m->compact_at = needed + (lines > needed ? lines : 0);
-}
-
-int record_sync(struct model_dir *m)
-{
-    int err = fdatasync(m->record) < 0 ? -errno : 0;
-    for (struct staged *n = staged_next(m->top, m->top); n; n = staged_next(m->top, n)) {
-        if (n->own && fdatasync(n->own->source->fd) < 0 && err == 0)
-            err = -errno;
-        for (size_t i = 0; i < n->n_refs; i++)
-            if (n->refs[i].blob && fdatasync(n->refs[i].source->fd) < 0 && err == 0)
-                err = -errno;
-    }
-    return fsync(m->dir) < 0 && err == 0 ? -errno : err;
 }

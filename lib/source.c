@@ -109,21 +109,47 @@ out:
     return err;
 }
 
-struct source *source_own(int fd)
+struct source *source_own_at(int dir, const char *name)
 {
     struct source *s = calloc(1, sizeof *s);
     if (s)
-        s->name = strdup("staged");
+        s->name = strdup(name);
     if (!s || !s->name) {
         free(s);
-        close(fd);
         return NULL;
     }
     s->refs = 1;
-    s->fd = fd;
+    s->fd = -1;
+    s->dir = dir;
     s->own = true;
     s->size = UINT64_MAX;
     return s;
+}
+
+struct source *source_own(int fd)
+{
+    struct source *s = source_own_at(-1, "staged");
+    if (s)
+        s->fd = fd;
+    else
+        close(fd);
+    return s;
+}
+
+int source_use(const struct source *s)
+{
+    int fd = s->fd;
+    if (fd < 0 && s->own)
+        fd = openat(s->dir, s->name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    else if (fd < 0)
+        return -EBADF;
+    return fd < 0 ? -errno : fd;
+}
+
+void source_used(const struct source *s, int fd)
+{
+    if (fd >= 0 && fd != s->fd)
+        close(fd);
 }
 
 struct source *source_empty(const char *name)
@@ -162,6 +188,14 @@ struct source *source_lost(const char *path)
     return NULL;
 }
 
+int source_pin(struct source *s)
+{
+    int fd = source_use(s), none = -1;
+    if (fd >= 0 && fd != s->fd && !atomic_compare_exchange_strong(&s->fd, &none, fd))
+        close(fd);
+    return fd < 0 ? fd : 0;
+}
+
 struct source *source_ref(struct source *s)
 {
     atomic_fetch_add(&s->refs, 1);
@@ -172,6 +206,8 @@ void source_free(struct source *s)
 {
     if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
         return;
+    if (s->gone)
+        s->gone(s);
     if (s->map && s->fd >= 0)
         munmap((void *)(uintptr_t)s->map, (size_t)s->size);
     else
@@ -187,10 +223,14 @@ int source_read(const struct source *s, uint64_t off, void *buf, size_t len)
 {
     if (!range_fits(off, len, s->size) || (s->changed && s->fd < 0))
         return -EIO;
-    if (s->fd >= 0)
-        return read_fully(s->fd, off, buf, len);
-    memcpy(buf, s->map + off, len); /* a copy in our own memory */
-    return 0;
+    if (s->fd < 0 && !s->own) {
+        memcpy(buf, s->map + off, len); /* a copy in our own memory */
+        return 0;
+    }
+    int fd = source_use(s);
+    int err = fd < 0 ? fd : read_fully(fd, off, buf, len);
+    source_used(s, fd);
+    return err;
 }
 
 int source_check(struct source *s)

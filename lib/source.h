@@ -17,14 +17,16 @@
 struct source {
     atomic_int refs;
     atomic_bool changed;      /* once true, for good */
-    int fd;                   /* -1 when the content is in memory */
+    atomic_int fd;            /* -1 when the content is in memory, or when each use opens it */
     const unsigned char *map; /* NULL: mapping failed or size is 0, use source_read */
     uint64_t size;
     struct stat st; /* as it was when opened */
     char *name;     /* base name of the path it was opened by */
     char *path;     /* absolute, resolved; NULL: none that it could be found by again */
     bool own;       /* a file of ours that may still grow: not watched, any range may be asked for */
-    void *owner;    /* whoever made an own one may keep a pointer here */
+    int dir;        /* of an own one: while fd is -1 each use opens `name` in this directory */
+    void *owner;    /* whoever made an own one may keep a pointer here ... */
+    void (*gone)(struct source *s); /* ... and is told when nobody refers to it any more */
 };
 
 enum source_how { SOURCE_MAP, SOURCE_COPY };
@@ -34,6 +36,17 @@ enum source_how { SOURCE_MAP, SOURCE_COPY };
 int source_open(const char *path, enum source_how how, struct source **out, struct report *r);
 /* A source over a file of our own, open for reading; fd is taken over. NULL: no memory, and fd is closed. */
 struct source *source_own(int fd);
+
+/* The same, over a file that is opened anew for each use, so that there may be any number of them. dir is
+ * borrowed. */
+struct source *source_own_at(int dir, const char *name);
+
+/* A descriptor for one use, or a negative errno; to be given back. */
+int source_use(const struct source *s);
+void source_used(const struct source *s, int fd);
+
+/* Opens it for good: its name is about to go. */
+int source_pin(struct source *s);
 
 /* An empty source of that name, owned by the calling user. NULL: no memory. */
 struct source *source_empty(const char *name);
