@@ -290,6 +290,8 @@ static int loop(struct mount *m, struct fuse_session *se)
 static int serve(void *ctx, int ready_fd)
 {
     struct mount *m = ctx;
+    if (m->o.output)
+        signal(SIGXFSZ, SIG_IGN); /* a file too large is the writer's error, not our end */
     int status = build(m);
     if (status)
         goto out;

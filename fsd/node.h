@@ -80,8 +80,8 @@ struct kind_ops {
     int (*resize)(struct kind *k, uint64_t id, uint64_t size);
     int (*touch)(struct kind *k, uint64_t id, const struct timespec *mtime);
     int (*chown)(struct kind *k, uint64_t id, uid_t uid, gid_t gid); /* -1: as it is */
-    /* Copies [from_off, from_off + len) of an origin to off, by reference where that can be. Returns the number
-     * of bytes, which may be less. */
+    /* Copies [from_off, from_off + len) of an origin to off, by reference where that can be. Returns the
+     * number of bytes, which may be less. */
     int64_t (*copy)(struct kind *k, uint64_t id, uint64_t off, const struct node_origin *from,
                     uint64_t from_off, uint64_t len);
     int (*setxattr)(struct kind *k, uint64_t id, const char *name, const char *value, size_t len, int flags);

@@ -308,6 +308,23 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         ops_free_content((struct content *)(uintptr_t)fi->fh);
 }
 
+/* What is written meanwhile may be cut short just when it is read: then it is looked at once more. */
+static ssize_t read_live(struct kind *k, uint64_t id, struct content *now, uint64_t off, size_t size,
+                         struct iovec *iov, int *n, void **scratch)
+{
+    ssize_t got = -EIO;
+    for (int tries = 0; tries < 3 && got == -EIO; tries++) {
+        extents_free(&now->x);
+        free(*scratch);
+        *scratch = NULL;
+        *n = MOST_VECTORS;
+        got = k->ops->open(k, id, now);
+        if (got == 0)
+            got = extents_iov(&now->x, off, size, iov, n, scratch);
+    }
+    return got;
+}
+
 /* The read path: everything that can be read comes through here. The kernel copies straight from the mapping.
  * Should the source shrink just then, the kernel itself ends the request with EIO, and nothing is left to
  * reply to. */
@@ -319,9 +336,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, stru
     void *scratch = NULL;
     uint64_t id;
     struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
-    ssize_t got = c->live ? k->ops->open(k, id, &now) : 0;
-    if (got == 0)
-        got = extents_iov(c->live ? &now.x : &c->x, (uint64_t)off, size, iov, &n, &scratch);
+    ssize_t got = c->live ? read_live(k, id, &now, (uint64_t)off, size, iov, &n, &scratch)
+                          : extents_iov(&c->x, (uint64_t)off, size, iov, &n, &scratch);
     stats_count(&stats.reads, 1);
     if (got < 0) {
         stats_count(&stats.read_errors, 1);

@@ -46,7 +46,8 @@ void blob_free(struct blob *b)
 {
     if (!b || --b->refs)
         return;
-    b->doomed = b->model->top && !b->model->store->closing; /* else all of it is gone already, or stays */
+    /* Else all of it is gone already, or stays. */
+    b->doomed = b->model->top && !b->model->store->closing && !b->model->keep_files;
     source_free(b->source);
 }
 

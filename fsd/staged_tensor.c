@@ -44,11 +44,13 @@ static const struct tensor *mounted_at(const struct staged_rules *r, const char 
 static bool read_npy(const struct staged *n, struct npy *out)
 {
     struct extents x = {0};
-    size_t len = n->size < NPY_MOST ? (size_t)n->size : NPY_MOST;
-    char *head = len >= 12 ? malloc(len) : NULL;
-    bool ok = head && content_extents(n, &x) == 0 && extents_read(&x, 0, head, 12) == 12 &&
-              memcmp(head, "\x93NUMPY", 6) == 0 && extents_read(&x, 0, head, len) == (ssize_t)len &&
-              npy_parse(head, len, out);
+    char start[12], *head = NULL;
+    bool ok = n->size >= sizeof start && content_extents(n, &x) == 0 &&
+              extents_read(&x, 0, start, sizeof start) == (ssize_t)sizeof start;
+    uint64_t len = ok ? npy_skip(start) : 0;
+    if (len && len <= n->size && len <= NPY_MOST)
+        head = malloc((size_t)len);
+    ok = head && extents_read(&x, 0, head, (size_t)len) == (ssize_t)len && npy_parse(head, (size_t)len, out);
     extents_free(&x);
     free(head);
     return ok;

@@ -52,8 +52,8 @@ static int attribute(const char *name)
     return -1;
 }
 
-/* What a mounted tensor or a staged model has besides: taken from whoever copies attributes along, and dropped, for it would
- * not be true. */
+/* What a mounted tensor or a staged model has besides: taken from whoever copies attributes along, and
+ * dropped, for it would not be true. */
 static bool meaningless(const char *name)
 {
     static const char *const names[] = {"user.safetensors.source", "user.safetensors.offset",

@@ -38,8 +38,9 @@ struct model_dir {
     struct staged *top; /* NULL once removed */
     atomic_uint holds;  /* blobs and nodes that know it, and one for itself */
     int dir, record;
-    bool broken;                /* the record could not be written: said once */
-    uint64_t last_number;       /* of numbered files */
+    bool keep_files;      /* its record is damaged: what it seems not to need may be meant by a lost line */
+    bool broken;          /* the record could not be written: said once */
+    uint64_t last_number; /* of numbered files */
     uint64_t lines, compact_at; /* of the record; at how many to look whether it should be written anew */
     struct source **sources;    /* that references go to, by the number they have in the record */
     size_t n_sources;
