@@ -144,21 +144,22 @@ static int add_item(struct contents *c, const struct staged_item *item, const st
 static int describe(const struct staging *s, const struct model_dir *m, struct contents *c,
                     struct report *why)
 {
+    int first = 0; /* error; what is ignored is counted all the same */
     for (struct staged *n = staged_next(m->top, m->top); n; n = staged_next(m->top, n)) {
         struct staged_item item;
         if (n->is_dir)
             continue;
         int err = staged_describe(&s->rules, n, &item, why);
-        if (err < 0)
-            return err;
         if (err == 1)
             c->ignored++;
-        else if (add_item(c, &item, n) < 0) {
+        else if (err == 0 && add_item(c, &item, n) < 0) {
             staged_item_free(&item);
-            return report_fatal(why, -ENOMEM, NULL, 0, FS_NO_OFFSET, "out of memory");
+            err = report_fatal(why, -ENOMEM, NULL, 0, FS_NO_OFFSET, "out of memory");
         }
+        if (err < 0 && first == 0)
+            first = err;
     }
-    return 0;
+    return first;
 }
 
 /* The header, and the order of the tensors. */
