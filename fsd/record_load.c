@@ -135,10 +135,9 @@ static struct blob *known_blob(const struct load *l, uint64_t number)
     return found ? *found : NULL;
 }
 
+/* That there is such a file is looked at in the end only: it may be of something that was removed later. */
 static int blob(struct load *l, uint64_t number, struct blob **out)
 {
-    char name[STORE_NAME];
-    struct stat st;
     *out = known_blob(l, number);
     if (*out)
         return 0;
@@ -146,9 +145,6 @@ static int blob(struct load *l, uint64_t number, struct blob **out)
         return -EBADMSG;
     if (number > l->m->last_number) /* even if it is gone: no other file may be taken for it */
         l->m->last_number = number;
-    store_number_name(name, number);
-    if (fstatat(l->m->dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
-        return -EBADMSG;
     *out = blob_new(l->m, number, -1);
     if (*out && !tsearch(*out, &l->blobs, compare_blobs)) {
         (*out)->refs++; /* the file stays */
@@ -437,16 +433,35 @@ static int load_lines(struct load *l, const char *p, const char *end)
     return err;
 }
 
-/* A file without references is as long as its numbered file. */
-static void set_sizes(struct model_dir *m)
+static bool is_there(const struct blob *b, uint64_t *size)
 {
     struct stat st;
-    for (struct staged *n = staged_next(m->top, m->top); n; n = staged_next(m->top, n)) {
-        const struct ref *last = n->n_refs ? &n->refs[n->n_refs - 1] : NULL;
-        n->size = last ? last->start + last->len : 0;
-        if (n->own && fstatat(m->dir, n->own->source->name, &st, 0) == 0 && (uint64_t)st.st_size > n->size)
-            n->size = (uint64_t)st.st_size;
+    bool yes = fstatat(b->model->dir, b->source->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+    *size = yes ? (uint64_t)st.st_size : 0;
+    return yes;
+}
+
+/* A file without references is as long as its numbered file. */
+static void set_size(struct staged *n)
+{
+    const struct ref *last = n->n_refs ? &n->refs[n->n_refs - 1] : NULL;
+    uint64_t size = 0;
+    bool there = true;
+    for (size_t i = 0; i < n->n_refs && there; i++)
+        there = !n->refs[i].blob || is_there(n->refs[i].blob, &size);
+    n->size = last ? last->start + last->len : 0;
+    if (n->own) {
+        there &= is_there(n->own, &size);
+        n->size = size > n->size ? size : n->size;
     }
+    if (!there)
+        say(n->name, "staged bytes of it are gone: it cannot be read");
+}
+
+static void set_sizes(const struct model_dir *m)
+{
+    for (struct staged *n = staged_next(m->top, m->top); n; n = staged_next(m->top, n))
+        set_size(n);
 }
 
 /* Numbered files that nothing refers to: of what was removed while it was open. Unless something is wrong

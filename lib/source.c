@@ -143,7 +143,7 @@ int source_use(const struct source *s)
         fd = openat(s->dir, s->name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     else if (fd < 0)
         return -EBADF;
-    return fd < 0 ? -errno : fd;
+    return fd >= 0 ? fd : errno == ENOENT || errno == ELOOP ? -EIO : -errno;
 }
 
 void source_used(const struct source *s, int fd)
