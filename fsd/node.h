@@ -16,8 +16,9 @@
 /* An opened file: what the one read path serves. */
 struct content {
     struct extents x;
-    bool fresh; /* changes by itself: the kernel must not cache it */
-    bool live;  /* can be written: x is asked for anew at each read */
+    bool fresh;  /* changes by itself: the kernel must not cache it */
+    bool live;   /* can be written: x is asked for anew at each read */
+    bool writes; /* opened for writing */
 };
 
 /* Type and shape of a tensor, as far as a copy of its file may want to know them. */

@@ -292,7 +292,8 @@ int ops_open_node(struct fs *fs, struct kind *k, uint64_t id, struct fuse_file_i
     fi->fh = (uintptr_t)c;
     fi->direct_io = c->fresh || (fs->direct_io && !c->live);
     fi->keep_cache = k->ops->forever;
-    fi->noflush = !c->live;
+    c->writes = writes;
+    fi->noflush = !c->live || !writes;
     return 0;
 }
 

@@ -257,7 +257,7 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     uint64_t id;
     struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
     const struct content *c = (const struct content *)(uintptr_t)fi->fh;
-    ops_reply_err(req, c->live && k->ops->flush ? k->ops->flush(k, id) : 0);
+    ops_reply_err(req, c->live && c->writes && k->ops->flush ? k->ops->flush(k, id) : 0);
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)

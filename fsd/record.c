@@ -97,30 +97,52 @@ void record_path(struct record_line *l, const char *key, const char *path, size_
     add_path(&l->text, path, len);
 }
 
-/* The line is there as a whole or not at all: a partial one, left by a full disk, is cut off again. */
+/* The text is there as a whole or not at all: a part of it, left by a full disk, is cut off again. */
+static int append(struct model_dir *m, const struct buf *text)
+{
+    ssize_t n;
+    off_t end = lseek(m->record, 0, SEEK_END);
+    if (text->failed)
+        return -ENOMEM;
+    do
+        n = write(m->record, text->p, text->len);
+    while (n < 0 && errno == EINTR);
+    int err = n < 0 ? -errno : (size_t)n < text->len ? -ENOSPC : 0;
+    if (err < 0 && ftruncate(m->record, end) < 0 && !m->broken) {
+        m->broken = true;
+        say("record", "damaged: %s", strerror(errno));
+    }
+    return err;
+}
+
 int record_end(struct record_line *l, struct model_dir *m)
 {
-    int err = l->text.failed ? -ENOMEM : 0;
-    if (l->skip) {
-        buf_free(&l->text);
-        return 0;
-    }
+    int err = 0;
     buf_str(&l->text, "}\n");
-    off_t end = lseek(m->record, 0, SEEK_END);
-    if (err == 0 && !l->text.failed) {
-        ssize_t n;
-        do
-            n = write(m->record, l->text.p, l->text.len);
-        while (n < 0 && errno == EINTR);
-        err = n < 0 ? -errno : (size_t)n < l->text.len ? -ENOSPC : 0;
-        if (err < 0 && ftruncate(m->record, end) < 0 && !m->broken) {
-            m->broken = true;
-            say("record", "damaged: %s", strerror(errno));
-        }
-    } else
-        err = -ENOMEM;
+    if (l->skip)
+        ;
+    else if (m->batching && !l->alone) {
+        buf_add(&m->batch, l->text.p, l->text.len);
+        m->batch.failed |= l->text.failed;
+        m->lines++;
+    } else {
+        err = append(m, &l->text);
+        m->lines += err == 0;
+    }
     buf_free(&l->text);
-    m->lines += err == 0;
+    return err;
+}
+
+void record_batch(struct model_dir *m)
+{
+    m->batching = true;
+}
+
+int record_batch_end(struct model_dir *m, bool keep)
+{
+    int err = keep && m->batch.len ? append(m, &m->batch) : 0;
+    m->batching = false;
+    buf_free(&m->batch);
     return err;
 }
 

@@ -56,11 +56,21 @@ static bool read_npy(const struct staged *n, struct npy *out)
     return ok;
 }
 
+static bool is_text(const char *have, const char *text)
+{
+    return have && text && strcmp(have, text) == 0;
+}
+
+/* False if it could not be, or is nothing new. */
 static bool bind_to(struct staged *n, tm_dtype dtype, const uint64_t *shape, uint32_t rank)
 {
     struct buf text = {0};
     const char *code = tm_dtype_name(dtype);
     buf_shape(&text, shape, rank);
+    if (n->is_bound && is_text(n->bound[0], code) && is_text(n->bound[1], text.p)) {
+        buf_free(&text);
+        return false;
+    }
     bool ok = code && !text.failed && staged_set_text(&n->bound[0], code, strlen(code)) == 0 &&
               staged_set_text(&n->bound[1], text.p, text.len) == 0;
     buf_free(&text);
@@ -73,8 +83,12 @@ bool staged_bind(const struct staged_rules *r, struct staged *n)
     struct buf path = {0};
     bool was = n->npy;
     n->npy = ends_with(n->name, ".npy") && read_npy(n, &npy);
-    if (n->npy)
-        return n->is_bound = bind_to(n, npy.dtype, npy.shape, npy.rank);
+    if (n->npy) {
+        n->is_bound &= was; /* else it is news in any case */
+        bool changed = bind_to(n, npy.dtype, npy.shape, npy.rank);
+        n->is_bound |= changed;
+        return changed;
+    }
     if (n->is_bound && !was)
         return false; /* bound once, whatever happens to it */
     bool unbound =

@@ -70,6 +70,7 @@ int staging_freeze(struct staged *n)
     if (!n->own)
         return 0;
     record_node(&l, "freeze", n);
+    l.alone = true;
     record_number(&l, "bytes", n->size);
     int err = record_end(&l, n->model);
     if (err == 0)
@@ -157,6 +158,7 @@ static int inherit(struct staging *s, struct model_dir *m)
         if (store_metadata(m, key.s, key.len))
             continue;
         record_begin(&l, "metadata", "", 0);
+        l.alone = true;
         record_text(&l, "key", key.s, key.len);
         record_text(&l, "value", value.s, value.len);
         err = record_end(&l, m);
@@ -165,6 +167,7 @@ static int inherit(struct staging *s, struct model_dir *m)
     }
     if (err == 0) {
         record_begin(&l, "inherited", "", 0);
+        l.alone = true;
         err = record_end(&l, m);
     }
     m->inherited = err == 0;
@@ -322,18 +325,21 @@ int staging_link(struct kind *k, uint64_t dir, const char *name, const struct no
         err = -EPERM;
     if (err == 0 && staged_find(&s->store.tree, d, name))
         err = -EEXIST;
-    if (err == 0)
-        err = staging_make_node(s, d, name, false, who, &n);
     if (err < 0)
         return staging_leave(s, err);
-    err = set_origin(n, from->tensor);
+    record_batch(d->model); /* all of it, or there is no link */
+    err = staging_make_node(s, d, name, false, who, &n);
+    if (err == 0)
+        err = set_origin(n, from->tensor);
     if (err == 0)
         err = copy_range(s, n, 0, from->x, 0, &len, len);
     if (err == 0)
         err = bind(s, n);
-    if (err < 0)
-        staging_drop(s, n);
-    else {
+    int recorded = record_batch_end(d->model, err == 0);
+    err = err < 0 ? err : recorded;
+    if (err < 0 && n)
+        staged_unlink(&s->store.tree, n);
+    else if (err == 0) {
         *id = staging_id(n);
         touched(s, n);
     }

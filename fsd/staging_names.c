@@ -143,19 +143,23 @@ static int change_model(struct staging *s, struct staged *n, struct staged *d, c
     struct model_dir *m = n->model;
     struct record_line l;
     int err = staging_freeze(n);
+    record_batch(d->model);
     if (err == 0)
         err = staging_make_node(s, d, name, false, who, &copy);
     if (err == 0)
         err = copy_refs(n, copy);
     if (err == 0)
         err = copy_types(n, copy);
-    if (err == 0) {
-        record_node(&l, "remove", n);
-        err = record_end(&l, m);
-    }
-    if (err < 0) {
+    int recorded = record_batch_end(d->model, err == 0);
+    if (err < 0 || recorded < 0) {
         if (copy)
-            staging_drop(s, copy);
+            staged_unlink(&s->store.tree, copy);
+        return err < 0 ? err : recorded;
+    }
+    record_node(&l, "remove", n);
+    err = record_end(&l, m);
+    if (err < 0) {
+        staging_drop(s, copy);
         return err;
     }
     content_swap(n, copy);

@@ -254,6 +254,7 @@ uint64_t store_source_number(struct model_dir *m, struct source *s)
         return 0;
     m->sources = p;
     record_begin(&l, "source", s->path, strlen(s->path));
+    l.alone = true;
     record_number(&l, "number", m->n_sources + 1);
     record_number(&l, "bytes", (uint64_t)s->st.st_size);
     record_number(&l, "seconds", (uint64_t)s->st.st_mtim.tv_sec);

@@ -38,6 +38,8 @@ struct model_dir {
     struct staged *top; /* NULL once removed */
     atomic_uint holds;  /* blobs and nodes that know it, and one for itself */
     int dir, record;
+    bool batching; /* lines wait in batch */
+    struct buf batch;
     bool keep_files;      /* its record is damaged: what it seems not to need may be meant by a lost line */
     bool broken;          /* the record could not be written: said once */
     uint64_t last_number; /* of numbered files */
@@ -98,6 +100,7 @@ int record_load(struct model_dir *m);
 struct record_line {
     struct buf text;
     bool skip;
+    bool alone; /* true whatever becomes of the batch that it comes up in */
 };
 void record_begin(struct record_line *l, const char *verb, const char *path, size_t len);
 void record_node(struct record_line *l, const char *verb, const struct staged *n);
@@ -105,6 +108,10 @@ void record_number(struct record_line *l, const char *key, uint64_t value);
 void record_text(struct record_line *l, const char *key, const char *value, size_t len);
 void record_path(struct record_line *l, const char *key, const char *path, size_t len); /* any bytes */
 int record_end(struct record_line *l, struct model_dir *m);
+
+/* The lines in between reach the file together or not at all. keep false drops them. */
+void record_batch(struct model_dir *m);
+int record_batch_end(struct model_dir *m, bool keep);
 
 /* Lines for what exists: used when a node is made, and to write the record anew. */
 int record_new_node(const struct staged *n);
