@@ -145,23 +145,24 @@ static int add_item(struct contents *c, const struct staged_item *item)
 static int describe(const struct staging *s, const struct model_dir *m, struct contents *c,
                     struct report *why)
 {
+    int first = 0; /* error; what is ignored is counted all the same */
     for (struct staged *n = staged_next(m->top, m->top); n; n = staged_next(m->top, n)) {
         struct staged_item item;
         if (n->is_dir)
             continue;
         int err = staged_describe(&s->rules, n, &item, why);
-        if (err < 0)
-            return err;
         if (err == 1)
             c->ignored++;
-        else if (add_item(c, &item) < 0) {
+        else if (err == 0 && add_item(c, &item) < 0) {
             staged_item_free(&item);
-            return report_fatal(why, -ENOMEM, NULL, 0, FS_NO_OFFSET, "out of memory");
+            err = report_fatal(why, -ENOMEM, NULL, 0, FS_NO_OFFSET, "out of memory");
         }
+        if (err < 0 && first == 0)
+            first = err;
     }
     for (size_t i = 0; i < c->n; i++)
         c->order[i].who = &c->items[i];
-    return 0;
+    return first;
 }
 
 /* The header, and the order of the tensors. */
@@ -199,13 +200,11 @@ void commit_status(struct staging *s, struct model_dir *m, struct buf *out)
     struct contents c = {0};
     struct report why = {0};
     struct buf header = {0};
-    if (m->commit.running) {
-        buf_printf(out, "committing %u%%", m->commit.percent);
-        return;
-    }
     int err = describe(s, m, &c, &why);
     bool failed = m->commit.failed == m->edits + 1;
-    if (failed)
+    if (m->commit.running)
+        buf_printf(out, "committing %u%%", m->commit.percent);
+    else if (failed)
         buf_printf(out, "error: %s", m->commit.why);
     else if (m->committed.done && m->edits == m->committed_edits)
         buf_printf(out, "committed %" PRIu64, m->committed.bytes);
@@ -229,17 +228,6 @@ void commit_status(struct staging *s, struct model_dir *m, struct buf *out)
 }
 
 /* ---- snapshot ---- */
-
-static int freeze(struct staged *n)
-{
-    struct record_line l;
-    int err = content_freeze(n);
-    if (err <= 0)
-        return err;
-    record_node(&l, "freeze", n);
-    record_number(&l, "bytes", n->size);
-    return record_end(&l, n->model);
-}
 
 /* A .npy file in another order than the row-major, little-endian one of the format is turned while it is
  * written. */
@@ -270,7 +258,7 @@ static int add_turned(struct commit *c, const struct extents *file, const struct
 static int add_file(struct commit *c, const struct staged_item *item, struct extents *file)
 {
     struct staged *n = (struct staged *)(uintptr_t)item->file;
-    int err = freeze(n);
+    int err = staging_freeze(n);
     if (err == 0)
         err = content_extents(n, file);
     if (err == 0)
@@ -278,6 +266,22 @@ static int add_file(struct commit *c, const struct staged_item *item, struct ext
                   ? add_turned(c, file, item)
                   : extents_add_range(&c->x, file, item->skip, item->nbytes);
     return err;
+}
+
+/* Before anything is written, be it a line of the record. */
+static int check_space(struct commit *c, const struct contents *all)
+{
+    struct statvfs v;
+    uint64_t need = c->header.len;
+    for (size_t i = 0; i < all->n; i++)
+        need += all->order[i].nbytes; /* the header's offsets fit, so does this */
+    if (fstatvfs(c->s->store.out, &v) < 0 || v.f_blocks == 0)
+        return 0;
+    uint64_t have = (uint64_t)v.f_bavail * v.f_frsize;
+    if (have >= need)
+        return 0;
+    return report_fatal(&c->why, -ENOSPC, NULL, 0, FS_NO_OFFSET,
+                        "%" PRIu64 " bytes needed, %" PRIu64 " free in %s", need, have, c->s->store.out_path);
 }
 
 /* Everything the commit needs, so that it does not depend on what is staged any longer. */
@@ -288,10 +292,10 @@ static int take_snapshot(struct commit *c)
     int err = describe(c->s, m, &all, &c->why);
     if (err == 0)
         err = make_header(m, &all, &c->header, &c->why);
+    if (err == 0)
+        err = check_space(c, &all);
     if (err < 0)
         goto out;
-    commit_target(m, &c->target);
-    c->edits = m->edits;
     c->uid = m->top->uid;
     c->gid = m->top->gid;
     c->n_files = all.n;
@@ -319,6 +323,23 @@ static void free_commit(struct commit *c)
 
 /* ---- one commit ---- */
 
+/* Answers those who were interrupted while they waited. True if there was one, and none is left. */
+static bool answer_interrupted(struct waiter **list)
+{
+    bool some = false;
+    for (struct waiter **p = list; *p;) {
+        struct waiter *w = *p;
+        if (w->interrupted(w->ctx)) {
+            *p = w->next;
+            w->done(w->ctx, -EINTR);
+            free(w);
+            some = true;
+        } else
+            p = &w->next;
+    }
+    return some && !*list;
+}
+
 /* Called while the file is being written: shall it go on? */
 static int progress(void *ctx, uint64_t done, uint64_t total)
 {
@@ -327,28 +348,14 @@ static int progress(void *ctx, uint64_t done, uint64_t total)
     int err = 0;
     pthread_mutex_lock(&c->s->lock);
     m->commit.percent = total ? (unsigned)((double)done * 100 / (double)total) : 100;
-    bool wanted = !c->asked || !m->commit.served;
-    for (const struct waiter *w = m->commit.served; w && !wanted; w = w->next)
-        wanted = !w->interrupted(w->ctx);
-    if (!wanted)
+    for (struct model_dir *other = c->s->store.models; other; other = other->next)
+        (void)answer_interrupted(&other->commit.waiters);
+    if (answer_interrupted(&m->commit.served))
         err = -EINTR;
     if (!m->top || (!c->asked && m->edits != c->edits))
         err = -ECANCELED;
     pthread_mutex_unlock(&c->s->lock);
     return err;
-}
-
-static int check_space(struct commit *c)
-{
-    struct statvfs v;
-    if (fstatvfs(c->s->store.out, &v) < 0)
-        return 0;
-    uint64_t have = (uint64_t)v.f_bavail * v.f_frsize;
-    if (have >= c->x.size)
-        return 0;
-    return report_fatal(&c->why, -ENOSPC, NULL, 0, FS_NO_OFFSET,
-                        "%" PRIu64 " bytes needed, %" PRIu64 " free in %s", c->x.size, have,
-                        c->s->store.out_path);
 }
 
 static int write_file(struct commit *c)
@@ -359,8 +366,7 @@ static int write_file(struct commit *c)
                              .uid = root ? c->uid : (uid_t)-1,
                              .gid = root ? c->gid : (gid_t)-1,
                              .dir = c->s->store.out};
-    int err = check_space(c);
-    return err < 0 ? err : save_extents(c->target.p, &c->x, &o, &c->why);
+    return save_extents(c->target.p, &c->x, &o, &c->why);
 }
 
 /* What the target is now, so that it will be known again as ours. */
@@ -388,7 +394,7 @@ static void conclude(struct commit *c, int err, int64_t took)
         remember(c, took);
         say(c->target.p, "committed %" PRIu64 " bytes", c->x.size);
     } else if (err != -ECANCELED && m->top) {
-        m->commit.failed = m->edits + 1;
+        m->commit.failed = c->edits + 1;
         snprintf(m->commit.why, sizeof m->commit.why, "%s", c->why.first.message);
         say(c->target.len ? c->target.p : m->top->name, "not committed: %s", m->commit.why);
     }
@@ -397,12 +403,13 @@ static void conclude(struct commit *c, int err, int64_t took)
 /* With the lock held, which is let go for the time of the writing. */
 static void run(struct staging *s, struct model_dir *m, bool asked)
 {
-    struct commit c = {.s = s, .m = m, .asked = asked};
+    struct commit c = {.s = s, .m = m, .asked = asked, .edits = m->edits};
     struct timespec start = now();
     m->commit.served = m->commit.waiters;
     m->commit.waiters = NULL;
     m->commit.forced = false;
     store_hold(m);
+    commit_target(m, &c.target);
     int err = take_snapshot(&c);
     if (err == 0) {
         m->commit.running = true;

@@ -295,6 +295,8 @@ static int serve(void *ctx, int ready_fd)
     struct mount *m = ctx;
     thin_export_interrupted = waiting_over;
     source_on_change = log_change;
+    if (m->o.output)
+        signal(SIGXFSZ, SIG_IGN); /* a file too large is the writer's error, not our end */
     int status = build(m);
     if (status)
         goto out;

@@ -16,8 +16,9 @@
 /* An opened file: what the one read path serves. */
 struct content {
     struct extents x;
-    bool fresh; /* changes by itself: the kernel must not cache it */
-    bool live;  /* can be written: x is asked for anew at each read */
+    bool fresh;  /* changes by itself: the kernel must not cache it */
+    bool live;   /* can be written: x is asked for anew at each read */
+    bool writes; /* opened for writing */
 
     /* Would reading there have to wait for long? NULL: nowhere. */
     bool (*slow)(const void *ctx, uint64_t off);
@@ -84,9 +85,10 @@ struct kind_ops {
     int (*resize)(struct kind *k, uint64_t id, uint64_t size);
     int (*touch)(struct kind *k, uint64_t id, const struct timespec *mtime);
     int (*chown)(struct kind *k, uint64_t id, uid_t uid, gid_t gid); /* -1: as it is */
-    /* Copies [from_off, from_off + len) of an origin to off, by reference where that can be. */
-    int (*copy)(struct kind *k, uint64_t id, uint64_t off, const struct node_origin *from, uint64_t from_off,
-                uint64_t len);
+    /* Copies [from_off, from_off + len) of an origin to off, by reference where that can be. Returns the
+     * number of bytes, which may be less. */
+    int64_t (*copy)(struct kind *k, uint64_t id, uint64_t off, const struct node_origin *from,
+                    uint64_t from_off, uint64_t len);
     int (*setxattr)(struct kind *k, uint64_t id, const char *name, const char *value, size_t len, int flags);
     int (*removexattr)(struct kind *k, uint64_t id, const char *name);
     int (*flush)(struct kind *k, uint64_t id); /* closed by one who could write */

@@ -116,18 +116,27 @@ static bool dictionary(struct literal *l, struct npy *out)
     return seen == (DESCR | FORTRAN | SHAPE) && l->p == l->end;
 }
 
-bool npy_parse(const char *p, size_t len, struct npy *out)
+static size_t fixed_part(const char *p)
+{
+    return p[6] == 1 ? 10 : 12;
+}
+
+uint64_t npy_skip(const char *p)
 {
     const unsigned char *b = (const unsigned char *)p;
-    *out = (struct npy){0};
-    if (len < 12 || memcmp(p, "\x93NUMPY", 6) != 0 || b[6] < 1 || b[6] > 3 || b[7] != 0)
-        return false;
-    size_t fixed = b[6] == 1 ? 10 : 12, n = 0;
-    for (size_t i = fixed; i-- > 8;)
+    uint64_t n = 0;
+    if (memcmp(p, "\x93NUMPY", 6) != 0 || b[6] < 1 || b[6] > 3 || b[7] != 0)
+        return 0;
+    for (size_t i = fixed_part(p); i-- > 8;)
         n = n << 8 | b[i];
-    if (n > len - fixed)
+    return fixed_part(p) + n;
+}
+
+bool npy_parse(const char *p, size_t len, struct npy *out)
+{
+    *out = (struct npy){.skip = len >= 12 ? npy_skip(p) : 0};
+    if (out->skip == 0 || out->skip > len)
         return false;
-    out->skip = fixed + n;
-    struct literal l = {p + fixed, p + fixed + n};
+    struct literal l = {p + fixed_part(p), p + out->skip};
     return dictionary(&l, out);
 }

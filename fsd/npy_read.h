@@ -20,6 +20,9 @@ struct npy {
     bool swapped;  /* big-endian */
 };
 
+/* How many bytes the elements begin behind, by the first 12 bytes of the file; 0: it is no such file. */
+uint64_t npy_skip(const char *p);
+
 /* p holds the first len bytes of the file. False: no valid header, or a type without a safetensors code. */
 bool npy_parse(const char *p, size_t len, struct npy *out);
 

@@ -309,7 +309,8 @@ int ops_open_node(struct fs *fs, struct kind *k, uint64_t id, struct fuse_file_i
     fi->fh = (uintptr_t)c;
     fi->direct_io = c->fresh || (fs->direct_io && !c->live);
     fi->keep_cache = k->ops->forever;
-    fi->noflush = !c->live;
+    c->writes = writes;
+    fi->noflush = !c->live || !writes;
     return 0;
 }
 
@@ -330,17 +331,38 @@ static bool interrupted(void *ctx)
     return fuse_req_interrupted((fuse_req_t)ctx) != 0;
 }
 
+/* What is written meanwhile may be cut short just when it is read: then it is looked at once more. */
+static ssize_t read_live(struct kind *k, uint64_t id, struct content *now, uint64_t off, size_t size,
+                         struct iovec *iov, int *n, void **scratch)
+{
+    ssize_t got = -EIO;
+    for (int tries = 0; tries < 3 && got == -EIO; tries++) {
+        extents_free(&now->x);
+        free(*scratch);
+        *scratch = NULL;
+        *n = MOST_VECTORS;
+        got = k->ops->open(k, id, now);
+        if (got == 0)
+            got = extents_iov(&now->x, off, size, iov, n, scratch);
+    }
+    return got;
+}
+
 /* The read path: everything that can be read comes through here. The kernel copies straight from the mapping.
  * Should the source shrink just then, the kernel itself ends the request with EIO, and nothing is left to
  * reply to. */
-static void answer_read(fuse_req_t req, const struct extents *x, size_t size, uint64_t off)
+static void answer_read(fuse_req_t req, fuse_ino_t ino, const struct content *c, size_t size, uint64_t off)
 {
     struct iovec iov[MOST_VECTORS];
     int n = MOST_VECTORS;
     void *scratch = NULL;
+    struct content now = {0};
+    uint64_t id;
+    struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
     waiting_for(req);
     unpack_interrupt(interrupted, req);
-    ssize_t got = extents_iov(x, off, size, iov, &n, &scratch);
+    ssize_t got = c->live ? read_live(k, id, &now, off, size, iov, &n, &scratch)
+                          : extents_iov(&c->x, off, size, iov, &n, &scratch);
     unpack_interrupt(NULL, NULL);
     waiting_for(NULL);
     stats_count(&stats.reads, 1);
@@ -351,29 +373,22 @@ static void answer_read(fuse_req_t req, const struct extents *x, size_t size, ui
         stats_count(&stats.read_errors, 1);
     else
         stats_count(&stats.bytes_read, (unsigned long long)got);
+    extents_free(&now.x);
     free(scratch);
 }
 
 static void answer_slowly(struct waiting *w)
 {
-    answer_read(w->req, &w->content->x, w->size, w->off);
+    answer_read(w->req, w->ino, w->content, w->size, w->off);
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    struct content *c = (struct content *)(uintptr_t)fi->fh, now = {0};
-    const struct waiting w = {req, c, size, (uint64_t)off, answer_slowly};
-    uint64_t id;
-    struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
+    const struct content *c = (const struct content *)(uintptr_t)fi->fh;
+    const struct waiting w = {req, ino, c, size, (uint64_t)off, answer_slowly};
     if (c->slow && c->slow(c->slow_ctx, (uint64_t)off) && waiting_start(&w))
         return;
-    int err = c->live ? k->ops->open(k, id, &now) : 0;
-    if (err < 0) {
-        stats_count(&stats.read_errors, 1);
-        ops_reply_err(req, err);
-    } else
-        answer_read(req, c->live ? &now.x : &c->x, size, (uint64_t)off);
-    extents_free(&now.x);
+    answer_read(req, ino, c, size, (uint64_t)off);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -26,6 +26,17 @@ static int make_node(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
     return err < 0 ? err : ops_get_entry(ops_fs_of(req), *k, *id, e);
 }
 
+static int find_node(fuse_req_t req, fuse_ino_t parent, const char *name, struct kind **k, uint64_t *id,
+                     struct fuse_entry_param *e)
+{
+    uint64_t dir;
+    *k = ops_kind_of(ops_fs_of(req), parent, &dir);
+    int err = (*k)->ops->lookup(*k, dir, name, id);
+    if (err == 0)
+        err = ops_get_entry(ops_fs_of(req), *k, *id, e);
+    return err < 0 ? err : S_ISDIR(e->attr.st_mode) ? -EISDIR : 0;
+}
+
 /* mkdir and mknod. The mode asked for is accepted; what is shown is the kind's affair. */
 static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t type)
 {
@@ -64,6 +75,8 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
     uint64_t id;
     (void)mode;
     int err = make_node(req, parent, name, S_IFREG, &k, &id, &e);
+    if (err == -EEXIST && !(fi->flags & O_EXCL)) /* another was faster */
+        err = find_node(req, parent, name, &k, &id, &e);
     if (err == 0)
         err = ops_open_node(ops_fs_of(req), k, id, fi);
     if (err < 0) {
@@ -132,6 +145,18 @@ static void free_origin(struct origin *o)
     free(o->tensor.shape);
 }
 
+/* A link here is a copy that belongs to who asks for it, so he must be allowed to read what he links. */
+static int check_readable(fuse_req_t req, fuse_ino_t ino)
+{
+    struct stat st;
+    uint64_t id;
+    struct node_caller who = caller(req);
+    struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
+    int err = ops_get_attr(ops_fs_of(req), k, id, &st);
+    mode_t bit = who.uid == st.st_uid ? 0400 : who.gid == st.st_gid ? 0040 : 0004;
+    return err < 0 ? err : who.uid == 0 || (st.st_mode & bit) ? 0 : -EPERM;
+}
+
 /* The new name is an object of its own: it may be answered with another inode than the one linked. */
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
@@ -140,7 +165,9 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name
     struct origin from = {0};
     uint64_t dir, id;
     struct kind *k = ops_kind_of(fs, parent, &dir);
-    int err = k->ops->link ? open_origin(fs, ino, &from) : -EROFS;
+    int err = k->ops->link ? check_readable(req, ino) : -EROFS;
+    if (err == 0)
+        err = open_origin(fs, ino, &from);
     if (err == 0 && strlen(name) > 255)
         err = -ENAMETOOLONG;
     if (err == 0)
@@ -165,18 +192,18 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct 
     (void)fi_in;
     (void)fi_out;
     (void)flags;
-    int err = k->ops->copy ? open_origin(fs, ino_in, &from) : -EROFS;
-    if (err == 0) {
+    int64_t n = k->ops->copy ? open_origin(fs, ino_in, &from) : -EROFS;
+    if (n == 0) {
         uint64_t left = from_off < from.c.x.size ? from.c.x.size - from_off : 0;
         len = left < len ? (size_t)left : len;
         len = len < INT32_MAX ? len : INT32_MAX & ~(size_t)4095; /* the answer has 32 bits */
-        err = len ? k->ops->copy(k, id, (uint64_t)off_out, &from.o, from_off, len) : 0;
+        n = len ? k->ops->copy(k, id, (uint64_t)off_out, &from.o, from_off, len) : 0;
     }
     free_origin(&from);
-    if (err < 0)
-        ops_reply_err(req, err);
+    if (n < 0)
+        ops_reply_err(req, (int)n);
     else
-        fuse_reply_write(req, len);
+        fuse_reply_write(req, (size_t)n);
 }
 
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t size, off_t off,
@@ -230,7 +257,7 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     uint64_t id;
     struct kind *k = ops_kind_of(ops_fs_of(req), ino, &id);
     const struct content *c = (const struct content *)(uintptr_t)fi->fh;
-    ops_reply_err(req, c->live && k->ops->flush ? k->ops->flush(k, id) : 0);
+    ops_reply_err(req, c->live && c->writes && k->ops->flush ? k->ops->flush(k, id) : 0);
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)

@@ -24,6 +24,7 @@
  *     {"remove":PATH}
  *     {"metadata":"","key":K,"value":V}                 without value: removed
  *     {"inherited":""}                                  the mounted model's metadata were taken over
+ *     {"renamed":""}                                    the model got another name
  *     {"committed":"","bytes":B,"device":D,"inode":I,"seconds":S,"nanoseconds":NS,"took":MS,"later":E}
  *                                                       E edits were made while it ran
  */
@@ -96,30 +97,52 @@ void record_path(struct record_line *l, const char *key, const char *path, size_
     add_path(&l->text, path, len);
 }
 
-/* The line is there as a whole or not at all: a partial one, left by a full disk, is cut off again. */
+/* The text is there as a whole or not at all: a part of it, left by a full disk, is cut off again. */
+static int append(struct model_dir *m, const struct buf *text)
+{
+    ssize_t n;
+    off_t end = lseek(m->record, 0, SEEK_END);
+    if (text->failed)
+        return -ENOMEM;
+    do
+        n = write(m->record, text->p, text->len);
+    while (n < 0 && errno == EINTR);
+    int err = n < 0 ? -errno : (size_t)n < text->len ? -ENOSPC : 0;
+    if (err < 0 && ftruncate(m->record, end) < 0 && !m->broken) {
+        m->broken = true;
+        say("record", "damaged: %s", strerror(errno));
+    }
+    return err;
+}
+
 int record_end(struct record_line *l, struct model_dir *m)
 {
-    int err = l->text.failed ? -ENOMEM : 0;
-    if (l->skip) {
-        buf_free(&l->text);
-        return 0;
-    }
+    int err = 0;
     buf_str(&l->text, "}\n");
-    off_t end = lseek(m->record, 0, SEEK_END);
-    if (err == 0 && !l->text.failed) {
-        ssize_t n;
-        do
-            n = write(m->record, l->text.p, l->text.len);
-        while (n < 0 && errno == EINTR);
-        err = n < 0 ? -errno : (size_t)n < l->text.len ? -ENOSPC : 0;
-        if (err < 0 && ftruncate(m->record, end) < 0 && !m->broken) {
-            m->broken = true;
-            say("record", "damaged: %s", strerror(errno));
-        }
-    } else
-        err = -ENOMEM;
+    if (l->skip)
+        ;
+    else if (m->batching && !l->alone) {
+        buf_add(&m->batch, l->text.p, l->text.len);
+        m->batch.failed |= l->text.failed;
+        m->lines++;
+    } else {
+        err = append(m, &l->text);
+        m->lines += err == 0;
+    }
     buf_free(&l->text);
-    m->lines += err == 0;
+    return err;
+}
+
+void record_batch(struct model_dir *m)
+{
+    m->batching = true;
+}
+
+int record_batch_end(struct model_dir *m, bool keep)
+{
+    int err = keep && m->batch.len ? append(m, &m->batch) : 0;
+    m->batching = false;
+    buf_free(&m->batch);
     return err;
 }
 
@@ -148,13 +171,13 @@ int record_ref(const struct staged *n, const struct ref *r)
 
 static const char *const attribute_names[N_ATTRS] = {"dtype", "shape", "name"};
 
-int record_attribute(const struct staged *n, enum attribute a)
+int record_attribute(const struct staged *n, enum attribute a, const char *value, size_t len)
 {
     struct record_line l;
     record_node(&l, "set", n);
     record_text(&l, "what", attribute_names[a], strlen(attribute_names[a]));
-    if (n->attr[a])
-        record_path(&l, "value", n->attr[a], a == ATTR_NAME ? n->name_len : strlen(n->attr[a]));
+    if (value)
+        record_path(&l, "value", value, len);
     return record_end(&l, n->model);
 }
 
@@ -201,7 +224,8 @@ static int write_node(const struct staged *n)
         err = record_ref(n, &n->refs[i]);
     for (int a = 0; a < N_ATTRS && err == 0; a++)
         if (n->attr[a])
-            err = record_attribute(n, (enum attribute)a);
+            err = record_attribute(n, (enum attribute)a, n->attr[a],
+                                   a == ATTR_NAME ? n->name_len : strlen(n->attr[a]));
     if (err == 0 && n->is_bound)
         err = record_bound(n);
     return err;
@@ -281,17 +305,4 @@ void record_compact(struct model_dir *m)
     if (lines > needed && !replace_record(m))
         m->lines = lines;
     m->compact_at = needed + (lines > needed ? lines : 0);
-}
-
-int record_sync(struct model_dir *m)
-{
-    int err = fdatasync(m->record) < 0 ? -errno : 0;
-    for (struct staged *n = staged_next(m->top, m->top); n; n = staged_next(m->top, n)) {
-        if (n->own && fdatasync(n->own->source->fd) < 0 && err == 0)
-            err = -errno;
-        for (size_t i = 0; i < n->n_refs; i++)
-            if (n->refs[i].blob && fdatasync(n->refs[i].source->fd) < 0 && err == 0)
-                err = -errno;
-    }
-    return fsync(m->dir) < 0 && err == 0 ? -errno : err;
 }

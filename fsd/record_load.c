@@ -4,12 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checked.h"
 #include "json.h"
 #include "say.h"
 #include "source.h"
@@ -28,8 +31,8 @@ struct load {
     struct model_dir *m;
     struct field field[MOST_FIELDS];
     size_t n;
-    struct blob **blob; /* numbered files met so far, one reference held on each */
-    size_t n_blobs;
+    void *blobs; /* of tsearch: numbered files met so far, one reference held on each */
+    bool damaged;
     struct buf path;
 };
 
@@ -96,6 +99,21 @@ static struct staged *node(struct load *l)
     return path ? staged_walk(&l->m->store->tree, l->m->top, path) : NULL;
 }
 
+/* The directory and the name that a path ends in; changes the path. NULL: there can be none. */
+static struct staged *parent(struct load *l, const char **name)
+{
+    char *path = l->path.p, *slash = strrchr(path, '/');
+    struct staged *dir = l->m->top;
+    *name = path;
+    if (slash) {
+        *slash = 0;
+        *name = slash + 1;
+        dir = staged_walk(&l->m->store->tree, dir, path);
+    }
+    bool good = **name && strlen(*name) <= 255 && strcmp(*name, ".") != 0 && strcmp(*name, "..") != 0;
+    return good && dir && dir->is_dir && staged_path_length(dir) + strlen(*name) + 1 < PATH_MAX ? dir : NULL;
+}
+
 static struct staged *file(struct load *l)
 {
     struct staged *n = node(l);
@@ -104,26 +122,35 @@ static struct staged *file(struct load *l)
 
 /* ---- what refers to what ---- */
 
-static struct blob *blob(struct load *l, uint64_t number)
+static int compare_blobs(const void *a, const void *b)
 {
-    char name[32];
-    for (size_t i = 0; i < l->n_blobs; i++)
-        if (l->blob[i]->number == number)
-            return l->blob[i];
-    struct blob **p = realloc(l->blob, (l->n_blobs + 1) * sizeof *p);
-    if (!p)
-        return NULL;
-    l->blob = p;
-    snprintf(name, sizeof name, "%" PRIu64, number);
-    int fd = openat(l->m->dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return NULL;
-    struct blob *b = blob_new(l->m, number, fd);
-    if (b)
-        l->blob[l->n_blobs++] = b;
-    if (number > l->m->last_number)
+    const struct blob *x = a, *y = b;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+static struct blob *known_blob(const struct load *l, uint64_t number)
+{
+    struct blob key = {.number = number};
+    struct blob **found = tfind(&key, &l->blobs, compare_blobs);
+    return found ? *found : NULL;
+}
+
+/* That there is such a file is looked at in the end only: it may be of something that was removed later. */
+static int blob(struct load *l, uint64_t number, struct blob **out)
+{
+    *out = known_blob(l, number);
+    if (*out)
+        return 0;
+    if (number == 0 || number > INT64_MAX)
+        return -EBADMSG;
+    if (number > l->m->last_number) /* even if it is gone: no other file may be taken for it */
         l->m->last_number = number;
-    return b;
+    *out = blob_new(l->m, number, -1);
+    if (*out && !tsearch(*out, &l->blobs, compare_blobs)) {
+        (*out)->refs++; /* the file stays */
+        *out = NULL;
+    }
+    return *out ? 0 : -ENOMEM;
 }
 
 static bool is_that(const struct source *s, const char *path, const struct load *l)
@@ -133,14 +160,25 @@ static bool is_that(const struct source *s, const char *path, const struct load 
            (uint64_t)s->st.st_mtim.tv_nsec == number(l, "nanoseconds");
 }
 
+/* That file among those that are mounted: a directory has one for each shard. */
+static struct source *mounted_source(const struct model *m, const char *path, const struct load *l)
+{
+    if (is_that(m->source, path, l))
+        return m->source;
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (is_that(m->part[i]->source, path, l))
+            return m->part[i]->source;
+    return NULL;
+}
+
 /* The mounted source itself, or the file opened again, or something that only fails, after a word about it.
  */
 static struct source *find_source(struct load *l, const char *path)
 {
     const struct model *mounted = l->m->store->model;
-    struct source *s = NULL;
-    if (mounted && is_that(mounted->source, path, l))
-        return source_ref(mounted->source);
+    struct source *s = mounted ? mounted_source(mounted, path, l) : NULL;
+    if (s)
+        return source_ref(s);
     if (source_open(path, SOURCE_MAP, &s, NULL) == 0 && is_that(s, path, l))
         return s;
     say(l->m->top->name, "staged from %s, which is %s: what refers to it cannot be read", path,
@@ -161,17 +199,11 @@ static int on_model(struct load *l)
 static int on_entry(struct load *l)
 {
     struct staged_tree *t = &l->m->store->tree;
-    const char *path = decode_path(l, l->field[0].text);
-    char *name = path ? strrchr(path, '/') : NULL;
-    struct staged *dir = l->m->top;
-    if (!path)
+    const char *name;
+    if (!decode_path(l, l->field[0].text))
         return -ENOMEM;
-    if (name) {
-        *name++ = 0;
-        dir = staged_walk(t, l->m->top, path);
-    } else
-        name = l->path.p;
-    if (!dir || !dir->is_dir || !*name || staged_find(t, dir, name))
+    struct staged *dir = parent(l, &name);
+    if (!dir || staged_find(t, dir, name))
         return -EBADMSG;
     struct node_caller who = {(uid_t)number(l, "uid"), (gid_t)number(l, "gid")};
     return staged_add(t, dir, name, l->field[0].key[0] == 'd', who) ? 0 : -ENOMEM;
@@ -180,10 +212,10 @@ static int on_entry(struct load *l)
 static int on_own(struct load *l)
 {
     struct staged *n = file(l);
-    struct blob *b = n ? blob(l, number(l, "number")) : NULL;
-    struct stat st;
-    if (!b || n->own || b->writer || fstat(b->source->fd, &st) < 0)
-        return -EBADMSG;
+    struct blob *b = NULL;
+    int err = n && !n->own ? blob(l, number(l, "number"), &b) : -EBADMSG;
+    if (err < 0 || b->writer || b->refs > 1)
+        return err < 0 ? err : -EBADMSG;
     b->refs++;
     b->writer = n;
     n->own = b;
@@ -195,9 +227,10 @@ static int on_source(struct load *l)
     struct model_dir *m = l->m;
     struct source **p = realloc(m->sources, (m->n_sources + 1) * sizeof *p);
     const char *path = decode_path(l, l->field[0].text);
+    if (p)
+        m->sources = p;
     if (!p || !path)
         return -ENOMEM;
-    m->sources = p;
     if (number(l, "number") != m->n_sources + 1)
         return -EBADMSG;
     p[m->n_sources] = find_source(l, path);
@@ -207,23 +240,24 @@ static int on_source(struct load *l)
 static int on_ref(struct load *l)
 {
     struct staged *n = file(l);
-    uint64_t start = number(l, "start"), bytes = number(l, "bytes"), k = number(l, "source"), end;
-    struct blob *b = k ? NULL : blob(l, number(l, "number"));
+    uint64_t start = number(l, "start"), bytes = number(l, "bytes"), off = number(l, "offset"),
+             k = number(l, "source");
+    struct blob *b = NULL;
     bool cut;
-    if (!n || __builtin_add_overflow(start, bytes, &end) || (k ? k > l->m->n_sources : !b))
+    if (!n || !range_fits(start, bytes, INT64_MAX) || !range_fits(off, bytes, INT64_MAX) ||
+        k > l->m->n_sources)
         return -EBADMSG;
-    int err = content_cut(n, start, bytes, &cut);
-    return err < 0
-               ? err
-               : content_refer(n, start, bytes, k ? l->m->sources[k - 1] : b->source, b, number(l, "offset"));
+    int err = k ? 0 : blob(l, number(l, "number"), &b);
+    if (err == 0)
+        err = content_cut(n, start, bytes, &cut);
+    return err < 0 ? err : content_refer(n, start, bytes, k ? l->m->sources[k - 1] : b->source, b, off);
 }
 
 static int on_cut(struct load *l)
 {
     struct staged *n = file(l);
-    uint64_t end;
     bool cut;
-    if (!n || __builtin_add_overflow(number(l, "start"), number(l, "bytes"), &end))
+    if (!n || !range_fits(number(l, "start"), number(l, "bytes"), INT64_MAX))
         return -EBADMSG;
     return content_cut(n, number(l, "start"), number(l, "bytes"), &cut);
 }
@@ -243,7 +277,7 @@ static int on_size(struct load *l)
 static int on_freeze(struct load *l)
 {
     struct staged *n = file(l);
-    if (!n)
+    if (!n || number(l, "bytes") > INT64_MAX)
         return -EBADMSG;
     n->size = number(l, "bytes");
     int err = content_freeze(n);
@@ -299,20 +333,17 @@ static int on_rename(struct load *l)
 {
     struct staged_tree *t = &l->m->store->tree;
     struct staged *n = node(l);
-    const char *path = n ? decode_path(l, text(l, "to")) : NULL;
-    char *name = path ? strrchr(path, '/') : NULL;
-    struct staged *dir = l->m->top;
-    if (!path)
+    const char *name;
+    if (!n || n == l->m->top)
         return -EBADMSG;
-    struct staged *old = staged_walk(t, l->m->top, path);
-    if (old && old != n)
+    if (!decode_path(l, text(l, "to")))
+        return -ENOMEM;
+    struct staged *dir = parent(l, &name), *old = dir ? staged_find(t, dir, name) : NULL;
+    if (!dir || staged_is_below(dir, n) || (old && (old == n || old->first)))
+        return -EBADMSG;
+    if (old)
         staged_unlink(t, old);
-    if (name) {
-        *name++ = 0;
-        dir = staged_walk(t, l->m->top, path);
-    } else
-        name = l->path.p;
-    return dir && dir->is_dir && *name ? staged_move(t, n, dir, name) : -EBADMSG;
+    return staged_move(t, n, dir, name);
 }
 
 static int on_remove(struct load *l)
@@ -349,7 +380,15 @@ static int on_committed(struct load *l)
         .took = number(l, "took"),
         .mtime = {.tv_sec = (time_t)number(l, "seconds"), .tv_nsec = (long)number(l, "nanoseconds")}};
     uint64_t later = number(l, "later");
-    l->m->committed_edits = l->m->edits - (later < l->m->edits ? later : l->m->edits);
+    if (later > l->m->edits)
+        l->m->edits = later;
+    l->m->committed_edits = l->m->edits - later;
+    return 0;
+}
+
+static int on_renamed(struct load *l)
+{
+    (void)l;
     return 0;
 }
 
@@ -358,23 +397,15 @@ static const struct {
     int (*act)(struct load *l);
     bool edit; /* changes what would be committed */
 } verbs[] = {
-    {"model", on_model, false},
-    {"dir", on_entry, true},
-    {"file", on_entry, true},
-    {"own", on_own, true},
-    {"source", on_source, false},
-    {"ref", on_ref, true},
-    {"cut", on_cut, true},
-    {"size", on_size, true},
-    {"freeze", on_freeze, false},
-    {"set", on_set, true},
-    {"bound", on_bound, true},
-    {"owner", on_owner, false},
-    {"rename", on_rename, true},
-    {"remove", on_remove, true},
-    {"metadata", on_metadata, true},
-    {"inherited", on_inherited, true},
-    {"committed", on_committed, false},
+    {"model", on_model, false},      {"dir", on_entry, true},
+    {"file", on_entry, true},        {"own", on_own, true},
+    {"source", on_source, false},    {"ref", on_ref, true},
+    {"cut", on_cut, true},           {"size", on_size, true},
+    {"freeze", on_freeze, false},    {"set", on_set, true},
+    {"bound", on_bound, true},       {"owner", on_owner, false},
+    {"rename", on_rename, true},     {"remove", on_remove, true},
+    {"metadata", on_metadata, true}, {"inherited", on_inherited, true},
+    {"renamed", on_renamed, true},   {"committed", on_committed, false},
 };
 
 static int act(struct load *l)
@@ -403,6 +434,7 @@ static int load_lines(struct load *l, const char *p, const char *end)
         if (err == -EBADMSG) {
             say(l->m->top->name, "line %" PRIu64 " of its record makes no sense and is passed over",
                 l->m->lines);
+            l->damaged = true;
             err = 0;
         }
         arena_reset(&a);
@@ -412,19 +444,39 @@ static int load_lines(struct load *l, const char *p, const char *end)
     return err;
 }
 
-/* A file without references is as long as its numbered file. */
-static void set_sizes(struct model_dir *m)
+static bool is_there(const struct blob *b, uint64_t *size)
 {
     struct stat st;
-    for (struct staged *n = staged_next(m->top, m->top); n; n = staged_next(m->top, n)) {
-        const struct ref *last = n->n_refs ? &n->refs[n->n_refs - 1] : NULL;
-        n->size = last ? last->start + last->len : 0;
-        if (n->own && fstat(n->own->source->fd, &st) == 0 && (uint64_t)st.st_size > n->size)
-            n->size = (uint64_t)st.st_size;
-    }
+    bool yes = fstatat(b->model->dir, b->source->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+    *size = yes ? (uint64_t)st.st_size : 0;
+    return yes;
 }
 
-/* Numbered files that nothing refers to: of what was removed while it was open. */
+/* A file without references is as long as its numbered file. */
+static void set_size(struct staged *n)
+{
+    const struct ref *last = n->n_refs ? &n->refs[n->n_refs - 1] : NULL;
+    uint64_t size = 0;
+    bool there = true;
+    for (size_t i = 0; i < n->n_refs && there; i++)
+        there = !n->refs[i].blob || is_there(n->refs[i].blob, &size);
+    n->size = last ? last->start + last->len : 0;
+    if (n->own) {
+        there &= is_there(n->own, &size);
+        n->size = size > n->size ? size : n->size;
+    }
+    if (!there)
+        say(n->name, "staged bytes of it are gone: it cannot be read");
+}
+
+static void set_sizes(const struct model_dir *m)
+{
+    for (struct staged *n = staged_next(m->top, m->top); n; n = staged_next(m->top, n))
+        set_size(n);
+}
+
+/* Numbered files that nothing refers to: of what was removed while it was open. Unless something is wrong
+ * with the record: it may be that one of them was meant. */
 static void remove_unknown(struct load *l)
 {
     int copy = openat(l->m->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -433,12 +485,11 @@ static void remove_unknown(struct load *l)
     while (d && (e = readdir(d))) {
         char *end;
         uint64_t n = strtoull(e->d_name, &end, 10);
-        bool known = *end != 0;
-        for (size_t i = 0; i < l->n_blobs && !known; i++)
-            known = l->blob[i]->number == n;
-        if (!known)
+        if (*end != 0 || n == 0 || n > INT64_MAX)
+            continue;
+        if (!l->damaged && !known_blob(l, n))
             unlinkat(l->m->dir, e->d_name, 0);
-        else if (*end == 0 && n > l->m->last_number)
+        else if (n > l->m->last_number)
             l->m->last_number = n;
     }
     if (d)
@@ -452,15 +503,24 @@ static int read_all(int fd, char **out, size_t *len)
     struct stat st;
     if (fstat(fd, &st) < 0)
         return -errno;
-    *len = (size_t)st.st_size;
-    *out = malloc(*len + 1);
-    ssize_t n = *out ? pread(fd, *out, *len, 0) : 0;
+    size_t size = (size_t)st.st_size;
+    *out = malloc(size + 1);
     if (!*out)
         return -ENOMEM;
-    if (n < 0)
-        return -errno;
-    *len = (size_t)n;
+    while (*len < size) {
+        ssize_t n = pread(fd, *out + *len, size - *len, (off_t)*len);
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        if (n == 0)
+            break;
+        *len += n > 0 ? (size_t)n : 0;
+    }
     return 0;
+}
+
+static void free_blob(void *b)
+{
+    blob_free(b);
 }
 
 int record_load(struct model_dir *m)
@@ -473,8 +533,10 @@ int record_load(struct model_dir *m)
         err = load_lines(&l, all, all + len);
     if (err == 0) {
         const char *end = len ? memrchr(all, '\n', len) : NULL;
-        if (ftruncate(m->record, end ? end + 1 - all : 0) < 0)
+        size_t whole = end ? (size_t)(end + 1 - all) : 0;
+        if (whole < len && ftruncate(m->record, (off_t)whole) < 0)
             err = -errno;
+        unlinkat(m->dir, "record.new", 0); /* of a killed compaction */
         set_sizes(m);
         remove_unknown(&l);
     }
@@ -482,8 +544,8 @@ int record_load(struct model_dir *m)
         say(m->top->name, "its record is of a newer version");
     free(all);
     buf_free(&l.path);
-    for (size_t i = 0; i < l.n_blobs; i++)
-        blob_free(l.blob[i]);
-    free(l.blob);
+    l.m->keep_files = l.damaged || err < 0;
+    tdestroy(l.blobs, free_blob);
+    l.m->keep_files = false;
     return err;
 }

@@ -143,6 +143,10 @@ void staged_unlink(struct staged_tree *t, struct staged *n)
 {
     tdelete(n, &t->by_name, compare_names);
     detach(n);
+    n->next = t->orphans;
+    if (n->next)
+        n->next->prev = n;
+    t->orphans = n;
     staged_drop(t, n);
 }
 
@@ -150,21 +154,14 @@ void staged_drop(struct staged_tree *t, struct staged *n)
 {
     if (n->parent || n->held || n == t->top)
         return;
+    if (n->prev)
+        n->prev->next = n->next;
+    else
+        t->orphans = n->next;
+    if (n->next)
+        n->next->prev = n->prev;
     tdelete(n, &t->by_id, compare_ids);
     free_node(n);
-}
-
-int staged_move(struct staged_tree *t, struct staged *n, struct staged *dir, const char *name)
-{
-    char *copy = strdup(name);
-    if (!copy)
-        return -ENOMEM;
-    tdelete(n, &t->by_name, compare_names);
-    detach(n);
-    free(n->name);
-    n->name = copy;
-    attach(t, dir, n);
-    return index_name(t, n);
 }
 
 int staged_init(struct staged_tree *t)
@@ -191,17 +188,37 @@ void staged_free(struct staged_tree *t)
     *t = (struct staged_tree){0};
 }
 
+size_t staged_path_length(const struct staged *n)
+{
+    size_t len = 0;
+    for (; n->parent && n->parent->parent; n = n->parent)
+        len += strlen(n->name) + (n->parent->parent->parent != NULL);
+    return len;
+}
+
+/* Written from its end. */
 void staged_path(const struct staged *n, struct buf *out)
 {
-    const struct staged *up[256];
-    size_t depth = 0;
-    for (; n->parent && n->parent->parent && depth < 256; n = n->parent)
-        up[depth++] = n;
-    while (depth--) {
-        buf_str(out, up[depth]->name);
-        if (depth)
-            buf_char(out, '/');
+    size_t at = staged_path_length(n);
+    char *path = malloc(at + 1);
+    out->failed |= !path;
+    if (!path)
+        return;
+    for (path[at] = 0; n->parent && n->parent->parent; n = n->parent) {
+        size_t len = strlen(n->name);
+        memcpy(path + (at -= len), n->name, len);
+        if (at)
+            path[--at] = '/';
     }
+    buf_str(out, path);
+    free(path);
+}
+
+bool staged_is_below(const struct staged *n, const struct staged *dir)
+{
+    while (n && n != dir)
+        n = n->parent;
+    return n != NULL;
 }
 
 struct staged *staged_next(const struct staged *top, const struct staged *n)
@@ -225,4 +242,28 @@ int staged_set_text(char **text, const char *value, size_t len)
     free(*text);
     *text = copy;
     return 0;
+}
+
+/* A name that was set holds as long as the file stays where it was set. */
+static void forget_names(struct staged *top)
+{
+    for (struct staged *n = top; n; n = staged_next(top, n)) {
+        staged_set_text(&n->attr[ATTR_NAME], NULL, 0);
+        staged_set_text(&n->name_path, NULL, 0);
+    }
+}
+
+int staged_move(struct staged_tree *t, struct staged *n, struct staged *dir, const char *name)
+{
+    char *copy = strdup(name);
+    if (!copy)
+        return -ENOMEM;
+    tdelete(n, &t->by_name, compare_names);
+    detach(n);
+    free(n->name);
+    n->name = copy;
+    attach(t, dir, n);
+    if (dir != t->top) /* a model that is renamed stays the same inside */
+        forget_names(n);
+    return index_name(t, n);
 }

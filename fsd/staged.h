@@ -28,7 +28,8 @@ struct blob {
     struct model_dir *model;
     struct staged *writer; /* whose own it is; NULL: never written again */
     uint64_t number;
-    unsigned refs;
+    unsigned refs; /* none left: only readers still have the source */
+    bool doomed;   /* the file goes with the last of them */
 };
 
 struct ref {
@@ -46,7 +47,7 @@ struct staged {
     struct model_dir *model; /* NULL for the top directory */
     struct model_dir *holds; /* the model that this node keeps in being */
     bool is_dir;
-    struct staged *first, *last, *prev, *next; /* entries; siblings in order of cookie */
+    struct staged *first, *last, *prev, *next; /* entries; siblings in order of cookie, or other orphans */
     uint64_t cookie;                           /* its place in the listing, never given twice */
     uint64_t n_dirs;
     uint64_t held; /* times the kernel knows it */
@@ -77,6 +78,7 @@ struct staged_tree {
     void *by_id, *by_name; /* of tsearch */
     uint64_t last_id, last_cookie;
     struct staged *top;
+    struct staged *orphans; /* removed, but still held */
 };
 
 int staged_init(struct staged_tree *t);
@@ -97,6 +99,8 @@ struct staged *staged_add(struct staged_tree *t, struct staged *dir, const char 
 /* Takes it out of its directory, which must not hold entries of its own. It stays until nobody holds it
  * (staged_drop). */
 void staged_unlink(struct staged_tree *t, struct staged *n);
+
+/* Ends the names that were set for tensors in it. */
 int staged_move(struct staged_tree *t, struct staged *n, struct staged *dir, const char *name);
 
 /* Frees a removed node that nobody holds; else does nothing. */
@@ -104,6 +108,10 @@ void staged_drop(struct staged_tree *t, struct staged *n);
 
 /* Appends its path relative to its model's top. */
 void staged_path(const struct staged *n, struct buf *out);
+size_t staged_path_length(const struct staged *n);
+
+/* Is it dir, or somewhere in it? */
+bool staged_is_below(const struct staged *n, const struct staged *dir);
 
 /* The next node below `top` in a walk over all of them, NULL at the end; begins with staged_next(top, top).
  */

@@ -9,23 +9,35 @@
 #include "source.h"
 #include "store.h"
 
+/* From any thread, without the lock: whoever read it last may have done so for long. */
+static void blob_gone(struct source *s)
+{
+    struct blob *b = s->owner;
+    if (b->doomed)
+        store_remove_file(b->model, b->number);
+    store_release(b->model);
+    free(b);
+}
+
 struct blob *blob_new(struct model_dir *m, uint64_t number, int fd)
 {
     struct blob *b = calloc(1, sizeof *b);
+    char name[STORE_NAME];
+    store_number_name(name, number);
     if (b)
-        b->source = source_own(fd, SOURCE_GROWS);
-    else
-        close(fd);
-    if (b && !b->source) {
+        b->source = source_own_at(m->dir, name);
+    if (!b || !b->source) {
+        if (fd >= 0)
+            close(fd);
         free(b);
-        b = NULL;
-    }
-    if (!b)
         return NULL;
+    }
+    b->source->fd = fd;
+    b->source->owner = b;
+    b->source->gone = blob_gone;
     b->model = m;
     b->number = number;
     b->refs = 1;
-    b->source->owner = b;
     store_hold(m);
     return b;
 }
@@ -34,11 +46,9 @@ void blob_free(struct blob *b)
 {
     if (!b || --b->refs)
         return;
-    store_remove_file(b->model, b->number);
-    store_release(b->model);
-    b->source->owner = NULL;
+    /* Else all of it is gone already, or stays. */
+    b->doomed = b->model->top && !b->model->store->closing && !b->model->keep_files;
     source_free(b->source);
-    free(b);
 }
 
 static struct blob *blob_ref(struct blob *b)
@@ -79,6 +89,12 @@ static size_t first_behind(const struct staged *n, uint64_t at)
             high = mid;
     }
     return low;
+}
+
+bool content_has_ref(const struct staged *n, uint64_t at, uint64_t len)
+{
+    size_t i = first_behind(n, at);
+    return i < n->n_refs && n->refs[i].start < at + len;
 }
 
 /* Cuts a reference in two at `at`, which lies inside it; there is room. */
@@ -171,6 +187,25 @@ int content_freeze(struct staged *n)
     return 1;
 }
 
+void content_swap(struct staged *a, struct staged *b)
+{
+    struct staged kept = *a;
+    a->size = b->size;
+    a->refs = b->refs;
+    a->n_refs = b->n_refs;
+    a->room_refs = b->room_refs;
+    a->own = b->own;
+    b->size = kept.size;
+    b->refs = kept.refs;
+    b->n_refs = kept.n_refs;
+    b->room_refs = kept.room_refs;
+    b->own = kept.own;
+    if (a->own)
+        a->own->writer = a;
+    if (b->own)
+        b->own->writer = b;
+}
+
 int content_extents(const struct staged *n, struct extents *x)
 {
     uint64_t at = 0;
@@ -186,6 +221,15 @@ int content_extents(const struct staged *n, struct extents *x)
     if (err == 0 && n->size > at)
         err = extents_add_source(x, n->own->source, at, n->size - at);
     return err;
+}
+
+void content_pin(const struct staged *n)
+{
+    if (n->own)
+        (void)source_pin(n->own->source);
+    for (size_t i = 0; i < n->n_refs; i++)
+        if (n->refs[i].blob)
+            (void)source_pin(n->refs[i].source);
 }
 
 void content_clear(struct staged *n)

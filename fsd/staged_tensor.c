@@ -44,21 +44,33 @@ static const struct tensor *mounted_at(const struct staged_rules *r, const char 
 static bool read_npy(const struct staged *n, struct npy *out)
 {
     struct extents x = {0};
-    size_t len = n->size < NPY_MOST ? (size_t)n->size : NPY_MOST;
-    char *head = len >= 12 ? malloc(len) : NULL;
-    bool ok = head && content_extents(n, &x) == 0 && extents_read(&x, 0, head, 12) == 12 &&
-              memcmp(head, "\x93NUMPY", 6) == 0 && extents_read(&x, 0, head, len) == (ssize_t)len &&
-              npy_parse(head, len, out);
+    char start[12], *head = NULL;
+    bool ok = n->size >= sizeof start && content_extents(n, &x) == 0 &&
+              extents_read(&x, 0, start, sizeof start) == (ssize_t)sizeof start;
+    uint64_t len = ok ? npy_skip(start) : 0;
+    if (len && len <= n->size && len <= NPY_MOST)
+        head = malloc((size_t)len);
+    ok = head && extents_read(&x, 0, head, (size_t)len) == (ssize_t)len && npy_parse(head, (size_t)len, out);
     extents_free(&x);
     free(head);
     return ok;
 }
 
+static bool is_text(const char *have, const char *text)
+{
+    return have && text && strcmp(have, text) == 0;
+}
+
+/* False if it could not be, or is nothing new. */
 static bool bind_to(struct staged *n, tm_dtype dtype, const uint64_t *shape, uint32_t rank)
 {
     struct buf text = {0};
     const char *code = tm_dtype_name(dtype);
     buf_shape(&text, shape, rank);
+    if (n->is_bound && is_text(n->bound[0], code) && is_text(n->bound[1], text.p)) {
+        buf_free(&text);
+        return false;
+    }
     bool ok = code && !text.failed && staged_set_text(&n->bound[0], code, strlen(code)) == 0 &&
               staged_set_text(&n->bound[1], text.p, text.len) == 0;
     buf_free(&text);
@@ -71,8 +83,12 @@ bool staged_bind(const struct staged_rules *r, struct staged *n)
     struct buf path = {0};
     bool was = n->npy;
     n->npy = ends_with(n->name, ".npy") && read_npy(n, &npy);
-    if (n->npy)
-        return n->is_bound = bind_to(n, npy.dtype, npy.shape, npy.rank);
+    if (n->npy) {
+        n->is_bound &= was; /* else it is news in any case */
+        bool changed = bind_to(n, npy.dtype, npy.shape, npy.rank);
+        n->is_bound |= changed;
+        return changed;
+    }
     if (n->is_bound && !was)
         return false; /* bound once, whatever happens to it */
     bool unbound =

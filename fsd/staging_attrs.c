@@ -28,12 +28,16 @@ int staging_chown(struct kind *k, uint64_t id, uid_t uid, gid_t gid)
     struct record_line l;
     int err = !n ? -ENOENT : staging_is_finished(id) || n == s->store.tree.top ? -EPERM : 0;
     if (err == 0) {
-        n->uid = uid == (uid_t)-1 ? n->uid : uid;
-        n->gid = gid == (gid_t)-1 ? n->gid : gid;
+        uid = uid == (uid_t)-1 ? n->uid : uid;
+        gid = gid == (gid_t)-1 ? n->gid : gid;
         record_node(&l, "owner", n);
-        record_number(&l, "uid", n->uid);
-        record_number(&l, "gid", n->gid);
+        record_number(&l, "uid", uid);
+        record_number(&l, "gid", gid);
         err = record_end(&l, n->model);
+    }
+    if (err == 0) {
+        n->uid = uid;
+        n->gid = gid;
     }
     return staging_leave(s, err);
 }
@@ -48,12 +52,13 @@ static int attribute(const char *name)
     return -1;
 }
 
-/* What a mounted tensor has besides: taken from whoever copies attributes along, and dropped, for it would
- * not be true. */
+/* What a mounted tensor or a staged model has besides: taken from whoever copies attributes along, and
+ * dropped, for it would not be true. */
 static bool meaningless(const char *name)
 {
     static const char *const names[] = {"user.safetensors.source", "user.safetensors.offset",
-                                        "user.safetensors.transform", "user.safetensors.format"};
+                                        "user.safetensors.transform", "user.safetensors.format",
+                                        "user.safetensors.status"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0)
             return true;
@@ -121,17 +126,19 @@ int staging_listxattr(struct kind *k, uint64_t id, struct buf *names)
     return staging_leave(s, 0);
 }
 
-static int set_attribute(struct staged *n, enum attribute a, const char *value, size_t len)
+int staging_set_attribute(struct staged *n, enum attribute a, const char *value, size_t len)
 {
     struct buf path = {0};
-    int err = staged_set_text(&n->attr[a], value, len);
+    int err = record_attribute(n, a, value, len);
+    if (err == 0)
+        err = staged_set_text(&n->attr[a], value, len);
     if (err == 0 && a == ATTR_NAME) {
         n->name_len = len;
         staged_path(n, &path);
         err = path.failed ? -ENOMEM : staged_set_text(&n->name_path, value ? path.p : NULL, path.len);
         buf_free(&path);
     }
-    return err < 0 ? err : record_attribute(n, a);
+    return err;
 }
 
 static int set_metadata(struct model_dir *m, const char *key, const char *value, size_t len)
@@ -139,14 +146,12 @@ static int set_metadata(struct model_dir *m, const char *key, const char *value,
     struct record_line l;
     if (value && (utf8_span(key, strlen(key)) != strlen(key) || utf8_span(value, len) != len))
         return -EINVAL; /* a safetensors file could not hold it */
-    int err = store_set_metadata(m, key, strlen(key), value, len);
-    if (err < 0)
-        return err;
     record_begin(&l, "metadata", "", 0);
     record_text(&l, "key", key, strlen(key));
     if (value)
         record_text(&l, "value", value, len);
-    return record_end(&l, m);
+    int err = record_end(&l, m);
+    return err < 0 ? err : store_set_metadata(m, key, strlen(key), value, len);
 }
 
 /* value NULL removes. */
@@ -169,15 +174,13 @@ static int change_attribute(struct kind *k, uint64_t id, const char *name, const
     else if (!value)
         return staging_leave(s, -ENODATA);
     else
-        return staging_leave(s, meaningless(name)                ? 0
-                                : strcmp(name, status_name) == 0 ? -EPERM
-                                                                 : -EOPNOTSUPP);
+        return staging_leave(s, meaningless(name) ? 0 : -EOPNOTSUPP);
     if (value ? (there && (flags & XATTR_CREATE)) : !there)
         return staging_leave(s, value ? -EEXIST : -ENODATA);
     if (value && !there && (flags & XATTR_REPLACE))
         return staging_leave(s, -ENODATA);
     err = model ? set_metadata(n->model, name + sizeof metadata_prefix - 1, value, len)
-                : set_attribute(n, (enum attribute)a, value, len);
+                : staging_set_attribute(n, (enum attribute)a, value, len);
     if (err == 0 && n->parent)
         commit_edited(s, n->model);
     return staging_leave(s, err);

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT
  * Writing, copying and linking: the content of staged files. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "say.h"
+#include "source.h"
 #include "staged_content.h"
 #include "staging_i.h"
 
-enum { PIECE = 1 << 20 }; /* bytes copied at once */
+enum { PIECE = 1 << 20, COPIED = 8 << 20 }; /* bytes copied at once, for one request */
 
-static int put(const struct staged *n, const char *p, size_t len, uint64_t off)
+static int write_fully(int fd, const char *p, size_t len, uint64_t off)
 {
     while (len) {
-        ssize_t done = pwrite(n->own->source->fd, p, len, (off_t)off);
+        ssize_t done = pwrite(fd, p, len, (off_t)off);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)
@@ -26,21 +29,53 @@ static int put(const struct staged *n, const char *p, size_t len, uint64_t off)
     return 0;
 }
 
+/* Its own numbered file is never longer than the file: what was written in vain is cut off again. */
+static int put(const struct staged *n, const char *p, size_t len, uint64_t off)
+{
+    const struct source *own = n->own->source;
+    int fd = source_fd(own);
+    int err = fd < 0 ? fd : write_fully(fd, p, len, off);
+    if (err < 0 && fd >= 0 && off + len > n->size && ftruncate(fd, (off_t)n->size) < 0)
+        say("staging", "a file of %s keeps what could not be written: %s", n->model->store->out_path,
+            strerror(errno));
+    source_fd_done(own, fd);
+    return err;
+}
+
+static int resize_own(const struct staged *n, uint64_t size)
+{
+    const struct source *own = n->own->source;
+    int fd = source_fd(own);
+    int err = fd < 0 ? fd : ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+    source_fd_done(own, fd);
+    return err;
+}
+
 static int cut(struct staged *n, uint64_t at, uint64_t len)
 {
     struct record_line l;
     bool changed;
-    for (size_t i = 0; i < n->n_refs; i++) {
-        const struct ref *r = &n->refs[i];
-        if (r->start >= at + len || r->start + r->len <= at)
-            continue;
-        record_node(&l, "cut", n);
-        record_number(&l, "start", at);
-        record_number(&l, "bytes", len);
-        int err = record_end(&l, n->model);
-        return err < 0 ? err : content_cut(n, at, len, &changed);
-    }
-    return 0;
+    if (!content_has_ref(n, at, len))
+        return 0;
+    record_node(&l, "cut", n);
+    record_number(&l, "start", at);
+    record_number(&l, "bytes", len);
+    int err = record_end(&l, n->model);
+    return err < 0 ? err : content_cut(n, at, len, &changed);
+}
+
+int staging_freeze(struct staged *n)
+{
+    struct record_line l;
+    if (!n->own)
+        return 0;
+    record_node(&l, "freeze", n);
+    l.alone = true;
+    record_number(&l, "bytes", n->size);
+    int err = record_end(&l, n->model);
+    if (err == 0)
+        err = content_freeze(n);
+    return err < 0 ? err : 0;
 }
 
 static int write_own(struct staged *n, const void *p, size_t len, uint64_t off)
@@ -87,9 +122,11 @@ static int set_size(struct staged *n, uint64_t size)
         err = record_end(&l, n->model);
         if (err == 0)
             err = content_cut(n, size, UINT64_MAX - size, &changed);
+        if (err == 0)
+            n->size = size; /* recorded: it is so, whatever comes of the numbered file */
     }
-    if (err == 0 && n->own && ftruncate(n->own->source->fd, (off_t)size) < 0)
-        err = -errno;
+    if (err == 0 && n->own)
+        err = resize_own(n, size);
     if (err == 0)
         n->size = size;
     return err;
@@ -121,6 +158,7 @@ static int inherit(struct staging *s, struct model_dir *m)
         if (store_metadata(m, key.s, key.len))
             continue;
         record_begin(&l, "metadata", "", 0);
+        l.alone = true;
         record_text(&l, "key", key.s, key.len);
         record_text(&l, "value", value.s, value.len);
         err = record_end(&l, m);
@@ -129,6 +167,7 @@ static int inherit(struct staging *s, struct model_dir *m)
     }
     if (err == 0) {
         record_begin(&l, "inherited", "", 0);
+        l.alone = true;
         err = record_end(&l, m);
     }
     m->inherited = err == 0;
@@ -139,15 +178,17 @@ static int inherit(struct staging *s, struct model_dir *m)
 static int freeze_writer(struct blob *b)
 {
     struct staged *w = b->writer;
-    struct record_line l;
-    if (!w)
-        return 0;
-    record_node(&l, "freeze", w);
-    record_number(&l, "bytes", w->size);
-    int err = record_end(&l, w->model);
-    if (err == 0)
-        err = content_freeze(w);
-    return err < 0 ? err : 0;
+    return w ? staging_freeze(w) : 0;
+}
+
+/* Does the numbered file hold that range? It may have been cut off since the caller looked. */
+static int check_range(const struct source *s, uint64_t off, uint64_t len)
+{
+    struct stat st;
+    int fd = source_fd(s);
+    int err = fd < 0 ? fd : fstat(fd, &st) < 0 ? -errno : 0;
+    source_fd_done(s, fd);
+    return err < 0 ? err : (uint64_t)st.st_size < off + len ? -EIO : 0;
 }
 
 static int refer(struct staging *s, struct staged *n, uint64_t at, const struct extent *e, uint64_t skip,
@@ -160,6 +201,8 @@ static int refer(struct staging *s, struct staged *n, uint64_t at, const struct 
     if (b) {
         b->refs++; /* it must outlive its writer's freezing */
         err = freeze_writer(b);
+        if (err == 0)
+            err = check_range(b->source, r.off, len);
         if (err == 0 && (r.blob = store_link_file(n->model, b, &err)))
             r.source = r.blob->source;
         blob_free(b);
@@ -197,23 +240,33 @@ static bool can_refer(const struct staged *n, const struct extent *e)
 {
     if (e->kind != EXTENT_SOURCE || !n->parent)
         return false;
-    return e->source->own ? e->source->owner != NULL : e->source->path != NULL;
+    const struct blob *b = e->source->own ? e->source->owner : NULL;
+    return e->source->own ? b && b->refs && b->model->top : e->source->path != NULL;
 }
 
+/* Bytes that must be copied are so many at most; *len is then less afterwards. */
 static int copy_range(struct staging *s, struct staged *n, uint64_t at, const struct extents *x,
-                      uint64_t from, uint64_t len)
+                      uint64_t from, uint64_t *length, uint64_t most)
 {
+    uint64_t first = at, len = *length;
     int err = at > n->size ? set_size(n, at) : 0;
     for (size_t i = 0; i < x->n && len && err == 0; i++) {
         const struct extent *e = &x->v[i];
         if (e->start + e->len <= from)
             continue;
         uint64_t skip = from - e->start, part = e->len - skip < len ? e->len - skip : len;
-        err = can_refer(n, e) ? refer(s, n, at, e, skip, part) : copy_bytes(n, at, x, from, part);
+        bool by_reference = can_refer(n, e);
+        if (!by_reference && part > most)
+            len = part = most;
+        if (part == 0)
+            break;
+        err = by_reference ? refer(s, n, at, e, skip, part) : copy_bytes(n, at, x, from, part);
+        most -= by_reference ? 0 : part;
         at += part;
         from += part;
         len -= part;
     }
+    *length = at - first;
     return err;
 }
 
@@ -235,25 +288,30 @@ static int bind(struct staging *s, struct staged *n)
     if (!n->parent || !staged_bind(&s->rules, n))
         return 0;
     int err = record_bound(n);
+    if (err < 0)
+        n->is_bound = false; /* tried again when it is closed again */
     commit_edited(s, n->model);
     return err;
 }
 
-int staging_copy(struct kind *k, uint64_t id, uint64_t off, const struct node_origin *from, uint64_t from_off,
-                 uint64_t len)
+int64_t staging_copy(struct kind *k, uint64_t id, uint64_t off, const struct node_origin *from,
+                     uint64_t from_off, uint64_t len)
 {
     struct staging *s = staging_enter(k);
     struct staged *n;
     int err = staging_find(s, id, false, &n);
     if (err == 0 && (off > INT64_MAX || len > INT64_MAX - off))
         err = -EFBIG;
-    if (err == 0 && off == 0 && from_off == 0 && n->size == 0)
+    if (err == 0 && off == 0 && from_off == 0 && n->size == 0) {
         err = set_origin(n, from->tensor);
+        n->is_bound &= !n->origin; /* written anew, as another tensor */
+    }
     if (err == 0)
-        err = copy_range(s, n, off, from->x, from_off, len);
+        err = copy_range(s, n, off, from->x, from_off, &len, COPIED);
     if (err == 0)
         touched(s, n);
-    return staging_leave(s, err);
+    staging_leave(s, 0);
+    return err < 0 ? err : (int64_t)len;
 }
 
 int staging_link(struct kind *k, uint64_t dir, const char *name, const struct node_origin *from,
@@ -261,23 +319,27 @@ int staging_link(struct kind *k, uint64_t dir, const char *name, const struct no
 {
     struct staging *s = staging_enter(k);
     struct staged *d, *n = NULL;
+    uint64_t len = from->x->size;
     int err = staging_find(s, dir, true, &d);
     if (err == 0 && d == s->store.tree.top)
         err = -EPERM;
     if (err == 0 && staged_find(&s->store.tree, d, name))
         err = -EEXIST;
-    if (err == 0)
-        err = staging_make_node(s, d, name, false, who, &n);
     if (err < 0)
         return staging_leave(s, err);
-    err = set_origin(n, from->tensor);
+    record_batch(d->model); /* all of it, or there is no link */
+    err = staging_make_node(s, d, name, false, who, &n);
     if (err == 0)
-        err = copy_range(s, n, 0, from->x, 0, from->x->size);
+        err = set_origin(n, from->tensor);
+    if (err == 0)
+        err = copy_range(s, n, 0, from->x, 0, &len, len);
     if (err == 0)
         err = bind(s, n);
-    if (err < 0)
-        staging_drop(s, n);
-    else {
+    int recorded = record_batch_end(d->model, err == 0);
+    err = err < 0 ? err : recorded;
+    if (err < 0 && n)
+        staged_unlink(&s->store.tree, n);
+    else if (err == 0) {
         *id = staging_id(n);
         touched(s, n);
     }
@@ -292,16 +354,40 @@ int staging_flush(struct kind *k, uint64_t id)
     return staging_leave(s, err < 0 ? err : bind(s, n));
 }
 
+static int sync_source(const struct extent *e)
+{
+    if (e->kind != EXTENT_SOURCE || !e->source->own)
+        return 0;
+    int fd = source_fd(e->source);
+    int err = fd < 0 ? fd : fdatasync(fd) < 0 ? -errno : 0;
+    source_fd_done(e->source, fd);
+    return err;
+}
+
 int staging_fsync(struct kind *k, uint64_t id)
 {
     struct staging *s = staging_enter(k);
+    struct extents x = {0};
     struct staged *n;
-    int err = staging_find(s, id, false, &n);
-    if (err == 0 && n->own && fdatasync(n->own->source->fd) < 0)
+    int record = -1, dir = -1, err = staging_find(s, id, false, &n);
+    if (err == 0)
+        err = content_extents(n, &x);
+    if (err == 0 && n->parent) {
+        record = fcntl(n->model->record, F_DUPFD_CLOEXEC, 3);
+        dir = fcntl(n->model->dir, F_DUPFD_CLOEXEC, 3);
+        err = record < 0 || dir < 0 ? -EMFILE : 0;
+    }
+    staging_leave(s, 0); /* disks are slow */
+    for (size_t i = 0; i < x.n && err == 0; i++)
+        err = sync_source(&x.v[i]);
+    if (err == 0 && record >= 0 && (fdatasync(record) < 0 || fsync(dir) < 0))
         err = -errno;
-    if (err == 0 && n->parent && fdatasync(n->model->record) < 0)
-        err = -errno;
-    return staging_leave(s, err);
+    if (record >= 0)
+        close(record);
+    if (dir >= 0)
+        close(dir);
+    extents_free(&x);
+    return err;
 }
 
 void staging_sync(struct kind *k, uint64_t id, void (*done)(void *ctx, int err),

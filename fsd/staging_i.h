@@ -58,8 +58,11 @@ int staging_rename(struct kind *k, uint64_t dir, const char *name, uint64_t new_
 
 int staging_write(struct kind *k, uint64_t id, const void *p, size_t len, uint64_t off);
 int staging_resize(struct kind *k, uint64_t id, uint64_t size);
-int staging_copy(struct kind *k, uint64_t id, uint64_t off, const struct node_origin *from, uint64_t from_off,
-                 uint64_t len);
+int64_t staging_copy(struct kind *k, uint64_t id, uint64_t off, const struct node_origin *from,
+                     uint64_t from_off, uint64_t len);
+
+/* With the lock held: what the file owns becomes references, for others are about to read it. */
+int staging_freeze(struct staged *n);
 int staging_link(struct kind *k, uint64_t dir, const char *name, const struct node_origin *from,
                  struct node_caller who, uint64_t *id);
 int staging_flush(struct kind *k, uint64_t id);
@@ -68,6 +71,9 @@ void staging_sync(struct kind *k, uint64_t id, void (*done)(void *ctx, int err),
                   bool (*interrupted)(void *ctx), void *ctx);
 
 /* ---- staging_attrs.c ---- */
+
+/* With the lock held; value NULL removes. */
+int staging_set_attribute(struct staged *n, enum attribute a, const char *value, size_t len);
 
 int staging_touch(struct kind *k, uint64_t id, const struct timespec *mtime);
 int staging_chown(struct kind *k, uint64_t id, uid_t uid, gid_t gid);

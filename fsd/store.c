@@ -34,7 +34,7 @@ void store_hold(struct model_dir *m)
 
 void store_release(struct model_dir *m)
 {
-    if (--m->holds)
+    if (atomic_fetch_sub(&m->holds, 1) != 1)
         return;
     close_fd(&m->dir);
     close_fd(&m->record);
@@ -145,6 +145,9 @@ static void empty_directory(int dir)
 int store_remove_model(struct model_dir *m)
 {
     struct store *s = m->store;
+    for (const struct staged *n = s->tree.orphans; n; n = n->next)
+        if (n->model == m)
+            content_pin(n); /* still open somewhere */
     empty_directory(m->dir);
     if (unlinkat(s->staging, m->top->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
         return -errno;
@@ -158,35 +161,52 @@ int store_rename_model(struct model_dir *m, const char *name)
     return renameat(s->staging, m->top->name, s->staging, name) < 0 ? -errno : 0;
 }
 
-static void number_name(char *out, size_t room, uint64_t number)
+void store_number_name(char out[STORE_NAME], uint64_t number)
 {
-    snprintf(out, room, "%" PRIu64, number);
+    snprintf(out, STORE_NAME, "%" PRIu64, number);
+}
+
+/* A new numbered file; of a model that was removed, one that never had a name. */
+static struct blob *create_file(struct model_dir *m, uint64_t size, int *err)
+{
+    char name[STORE_NAME];
+    uint64_t number = m->last_number + 1;
+    struct blob *b = NULL;
+    store_number_name(name, number);
+    int fd = m->top ? openat(m->dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600)
+                    : openat(m->store->staging, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+    *err = fd < 0 ? -errno : 0;
+    if (fd < 0)
+        return NULL;
+    m->last_number = number;
+    /* As long as the file: what nothing refers to must be there to be read. */
+    if (size && ftruncate(fd, (off_t)size) < 0)
+        *err = -errno;
+    if (*err == 0 && m->top) {
+        close(fd);
+        fd = -1;
+    }
+    if (*err == 0 && !(b = blob_new(m, number, fd)))
+        *err = -ENOMEM;
+    else if (*err < 0)
+        close(fd);
+    if (!b)
+        store_remove_file(m, number);
+    return b;
 }
 
 int store_new_file(struct staged *n)
 {
     struct model_dir *m = n->model;
     struct record_line l = {0};
-    char name[32];
-    uint64_t number = m->last_number + 1;
-    number_name(name, sizeof name, number);
-    int fd = openat(m->dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    m->last_number = number;
-    /* As long as the file: what nothing refers to must be there to be read. */
-    if (n->size && ftruncate(fd, (off_t)n->size) < 0) {
-        int err = -errno;
-        close(fd);
-        return err;
-    }
-    n->own = blob_new(m, number, fd);
+    int err;
+    n->own = create_file(m, n->size, &err);
     if (!n->own)
-        return -ENOMEM;
+        return err;
     n->own->writer = n;
     record_node(&l, "own", n);
-    record_number(&l, "number", number);
-    int err = record_end(&l, m);
+    record_number(&l, "number", n->own->number);
+    err = record_end(&l, m);
     if (err < 0) {
         blob_free(n->own);
         n->own = NULL;
@@ -194,33 +214,32 @@ int store_new_file(struct staged *n)
     return err;
 }
 
-void store_remove_file(struct model_dir *m, uint64_t number)
+void store_remove_file(const struct model_dir *m, uint64_t number)
 {
-    char name[32];
-    number_name(name, sizeof name, number);
-    if (m->top && !m->store->closing) /* else all of it is gone already, or stays */
-        unlinkat(m->dir, name, 0);
+    char name[STORE_NAME];
+    store_number_name(name, number);
+    unlinkat(m->dir, name, 0);
 }
 
 struct blob *store_link_file(struct model_dir *m, struct blob *b, int *err)
 {
-    char from[32], to[32];
+    char from[STORE_NAME], to[STORE_NAME];
     *err = 0;
     if (b->model == m) {
         b->refs++;
         return b;
     }
-    number_name(from, sizeof from, b->number);
-    number_name(to, sizeof to, ++m->last_number);
-    int fd = fcntl(b->source->fd, F_DUPFD_CLOEXEC, 3);
-    if (fd < 0 || linkat(b->model->dir, from, m->dir, to, 0) < 0) {
+    store_number_name(from, b->number);
+    store_number_name(to, ++m->last_number);
+    if (linkat(b->model->dir, from, m->dir, to, 0) < 0) {
         *err = -errno;
-        close_fd(&fd);
         return NULL;
     }
-    struct blob *copy = blob_new(m, m->last_number, fd);
-    if (!copy)
+    struct blob *copy = blob_new(m, m->last_number, -1);
+    if (!copy) {
         *err = -ENOMEM;
+        store_remove_file(m, m->last_number);
+    }
     return copy;
 }
 
@@ -235,6 +254,7 @@ uint64_t store_source_number(struct model_dir *m, struct source *s)
         return 0;
     m->sources = p;
     record_begin(&l, "source", s->path, strlen(s->path));
+    l.alone = true;
     record_number(&l, "number", m->n_sources + 1);
     record_number(&l, "bytes", (uint64_t)s->st.st_size);
     record_number(&l, "seconds", (uint64_t)s->st.st_mtim.tv_sec);
@@ -304,8 +324,7 @@ static void remove_leftovers(int dir)
     DIR *d = copy >= 0 ? fdopendir(copy) : NULL;
     const struct dirent *e;
     while (d && (e = readdir(d)))
-        if (save_is_temporary(e->d_name))
-            unlinkat(dir, e->d_name, 0);
+        save_clean(dir, e->d_name);
     if (d)
         closedir(d);
     else
@@ -351,6 +370,14 @@ static int load_models(struct store *s)
     return err;
 }
 
+/* Could nobody else have put something there? What a record says is believed: it names the files that staged
+ * ones are read from. */
+static bool is_ours(int dir)
+{
+    struct stat st;
+    return fstat(dir, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & 022) == 0;
+}
+
 int store_open(struct store *s, const char *path, const struct model *mounted)
 {
     int err;
@@ -366,6 +393,10 @@ int store_open(struct store *s, const char *path, const struct model *mounted)
         return EXIT_USAGE;
     }
     s->staging = openat(s->out, ".staging", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (s->staging >= 0 && !is_ours(s->staging)) {
+        say(path, "output directory: its .staging belongs to somebody else");
+        return EXIT_USAGE;
+    }
     err = s->staging < 0 ? -errno : take_lock(s);
     if (err < 0) {
         say(path, err == -EWOULDBLOCK ? "output directory: another mount has it" : "output directory: %s",

@@ -5,6 +5,8 @@
 #ifndef STORE_H
 #define STORE_H
 
+#include <stdatomic.h>
+
 #include "model.h"
 #include "staged.h"
 
@@ -34,10 +36,13 @@ struct model_dir {
     struct store *store;
     struct model_dir *next;
     struct staged *top; /* NULL once removed */
-    unsigned holds;     /* blobs that know it, and one for itself */
+    atomic_uint holds;  /* blobs and nodes that know it, and one for itself */
     int dir, record;
-    bool broken;                /* the record could not be written: said once */
-    uint64_t last_number;       /* of numbered files */
+    bool batching; /* lines wait in batch */
+    struct buf batch;
+    bool keep_files;      /* its record is damaged: what it seems not to need may be meant by a lost line */
+    bool broken;          /* the record could not be written: said once */
+    uint64_t last_number; /* of numbered files */
     uint64_t lines, compact_at; /* of the record; at how many to look whether it should be written anew */
     struct source **sources;    /* that references go to, by the number they have in the record */
     size_t n_sources;
@@ -70,8 +75,10 @@ void store_hold(struct model_dir *m);
 void store_release(struct model_dir *m);
 
 /* Numbered files. store_new_file gives n one of its own, and records that. */
+enum { STORE_NAME = 24 };
+void store_number_name(char out[STORE_NAME], uint64_t number);
 int store_new_file(struct staged *n);
-void store_remove_file(struct model_dir *m, uint64_t number);
+void store_remove_file(const struct model_dir *m, uint64_t number);
 
 /* The same file under a number of another model; a new reference. */
 struct blob *store_link_file(struct model_dir *m, struct blob *b, int *err);
@@ -85,7 +92,7 @@ int store_set_metadata(struct model_dir *m, const char *key, size_t key_len, con
                        size_t value_len);
 struct staged_pair *store_metadata(struct model_dir *m, const char *key, size_t key_len);
 
-/* Reads a model's record into the tree (record.c). Messages name what was lost. */
+/* Reads a model's record into the tree (record_load.c). Messages name what was lost. */
 int record_load(struct model_dir *m);
 
 /* A record line: begin with a verb and a path, add members, end. Lines reach the file before the call
@@ -93,6 +100,7 @@ int record_load(struct model_dir *m);
 struct record_line {
     struct buf text;
     bool skip;
+    bool alone; /* true whatever becomes of the batch that it comes up in */
 };
 void record_begin(struct record_line *l, const char *verb, const char *path, size_t len);
 void record_node(struct record_line *l, const char *verb, const struct staged *n);
@@ -101,17 +109,18 @@ void record_text(struct record_line *l, const char *key, const char *value, size
 void record_path(struct record_line *l, const char *key, const char *path, size_t len); /* any bytes */
 int record_end(struct record_line *l, struct model_dir *m);
 
+/* The lines in between reach the file together or not at all. keep false drops them. */
+void record_batch(struct model_dir *m);
+int record_batch_end(struct model_dir *m, bool keep);
+
 /* Lines for what exists: used when a node is made, and to write the record anew. */
 int record_new_node(const struct staged *n);
 int record_ref(const struct staged *n, const struct ref *r);
-int record_attribute(const struct staged *n, enum attribute a);
+int record_attribute(const struct staged *n, enum attribute a, const char *value, size_t len);
 int record_bound(const struct staged *n);
 int record_committed(struct model_dir *m);
 
 /* Writes the record anew when it has grown far beyond what it says. */
 void record_compact(struct model_dir *m);
-
-/* Makes the record and all numbered files durable. */
-int record_sync(struct model_dir *m);
 
 #endif

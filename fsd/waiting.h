@@ -15,7 +15,8 @@
 
 struct waiting {
     fuse_req_t req;
-    struct content *content;
+    fuse_ino_t ino;
+    const struct content *content;
     size_t size;
     uint64_t off;
     void (*answer)(struct waiting *w); /* waits, and answers */

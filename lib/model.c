@@ -21,7 +21,7 @@ struct model *model_new(struct source *s)
 
 int model_none(struct model **out)
 {
-    struct source *s = source_empty("none");
+    struct source *s = source_none("none", NULL);
     *out = s ? model_new(s) : NULL;
     source_free(s);
     if (!*out)

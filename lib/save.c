@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,7 +19,8 @@ const struct save_options save_plain = {.uid = (uid_t)-1, .gid = (gid_t)-1, .dir
 
 #define TEMPORARY ".safetensors-"
 
-enum { PIECE = 1 << 20, LARGE = 16 << 20 }; /* bytes in one write, in one copy_file_range */
+/* Bytes in one write, in one copy_file_range, in one part that is sent to disk. */
+enum { PIECE = 1 << 20, LARGE = 16 << 20, STRETCH = 32 << 20 };
 
 struct save {
     const struct extents *x;
@@ -36,6 +38,16 @@ int save_is_temporary(const char *name)
 {
     size_t n = strlen(name), head = sizeof TEMPORARY - 1;
     return n == head + 16 + 4 && memcmp(name, TEMPORARY, head) == 0 && strcmp(name + n - 4, ".tmp") == 0;
+}
+
+void save_clean(int dir, const char *name)
+{
+    int fd = save_is_temporary(name) ? openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        unlinkat(dir, name, 0);
+    close(fd);
 }
 
 static int failed(struct save *s, int err, const char *what)
@@ -83,6 +95,7 @@ static int create(struct save *s)
         s->temporary[0] = 0;
         return failed(s, err, "cannot be written in its directory");
     }
+    (void)flock(s->fd, LOCK_EX | LOCK_NB); /* tells who cleans up that somebody is still at work on it */
     if ((s->o->uid != (uid_t)-1 || s->o->gid != (gid_t)-1) && fchown(s->fd, s->o->uid, s->o->gid) < 0)
         return failed(s, -errno, "cannot be given to its owner");
     if (keeps_mode && fchmod(s->fd, old.st_mode & 07777) < 0)
@@ -117,18 +130,13 @@ static int64_t copy_range(struct save *s, const struct extent *e, uint64_t skip)
 {
     uint64_t left = e->len - skip;
     off_t from = (off_t)(e->off + skip);
-    int err = source_check(e->source);
-    if (err < 0)
-        return err;
-    int fd = source_fd(e->source);
+    int err = source_check(e->source), fd = err == 0 ? source_fd(e->source) : -1;
     if (fd < 0)
-        return fd == -1 ? 0 : fd;
+        return err < 0 ? err : fd == -1 ? 0 : fd;
     ssize_t n = copy_file_range(fd, &from, s->fd, NULL, left < LARGE ? (size_t)left : LARGE, 0);
-    int why = errno;
-    source_fd_done(e->source);
-    errno = why;
     if (n < 0)
-        return must_copy_ourselves(errno) ? 0 : errno == EINTR ? -EINTR : -errno;
+        n = must_copy_ourselves(errno) ? 0 : -errno;
+    source_fd_done(e->source, fd);
     return n;
 }
 
@@ -156,12 +164,18 @@ static int64_t copy_some(struct save *s, const struct extent *e)
     return n != 0 ? n : copy_piece(s);
 }
 
-/* Lets the disk begin with the n bytes after s->done, so that it is not idle until fsync. No more than a
- * wish. */
-static void start_writing(const struct save *s, uint64_t n)
+/* Lets the disk begin early, and waits for what it was given before: so the last fsync is a short one, which
+ * a signal need not wait for, and others who write are not held up by all that is dirty. */
+static void write_back(struct save *s, uint64_t from)
 {
-    if (n >= PIECE)
-        (void)sync_file_range(s->fd, (off_t)s->done, (off_t)n, SYNC_FILE_RANGE_WRITE);
+    uint64_t now = s->done - s->done % STRETCH, before = from - from % STRETCH;
+    if (now == before)
+        return;
+    (void)sync_file_range(s->fd, (off_t)before, (off_t)(now - before), SYNC_FILE_RANGE_WRITE);
+    if (before >= STRETCH)
+        (void)sync_file_range(s->fd, (off_t)(before - STRETCH), STRETCH,
+                              SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                                  SYNC_FILE_RANGE_WAIT_AFTER);
 }
 
 static int copy_all(struct save *s)
@@ -178,8 +192,8 @@ static int copy_all(struct save *s)
             return failed(s, (int)n,
                           n == -EIO ? "a source changed or cannot be read, or the disk failed"
                                     : "cannot be written");
-        start_writing(s, (uint64_t)n);
         s->done += (uint64_t)n;
+        write_back(s, s->done - (uint64_t)n);
         err = s->o->progress ? s->o->progress(s->o->ctx, s->done, s->x->size) : 0;
         if (err < 0)
             return failed(s, err, "stopped");

@@ -29,7 +29,11 @@ extern const struct save_options save_plain; /* no progress, no owner, relative 
  * file is then gone and the target as it was. */
 int save_extents(const char *path, const struct extents *x, const struct save_options *o, struct report *r);
 
-/* Is that the name of a temporary file of ours, left behind by a crash? */
+/* Is that the name of a temporary file of ours? */
 int save_is_temporary(const char *name);
+
+/* Removes that file of a directory if it is a temporary one of ours that a crash left behind: nobody is at
+ * work on it any more. */
+void save_clean(int dir, const char *name);
 
 #endif

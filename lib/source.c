@@ -118,42 +118,43 @@ out:
     return err;
 }
 
-struct source *source_own(int fd, uint64_t size)
+struct source *source_own_at(int dir, const char *name)
 {
     struct source *s = calloc(1, sizeof *s);
     if (s)
-        s->name = strdup("");
+        s->name = strdup(name);
     if (!s || !s->name) {
         free(s);
-        close(fd);
         return NULL;
     }
     s->refs = 1;
-    s->fd = fd;
+    s->fd = -1;
+    s->dir = dir;
     s->own = true;
-    s->size = size;
-    if (size != SOURCE_GROWS)
-        s->map = source_map_file(s->fd, s->size, s->own);
+    s->size = SOURCE_GROWS;
     return s;
 }
 
-struct source *source_empty(const char *name)
+struct source *source_own(int fd, uint64_t size)
 {
-    struct source *s = calloc(1, sizeof *s);
-    if (!s)
+    struct source *s = source_own_at(-1, "");
+    if (!s) {
+        close(fd);
         return NULL;
-    s->refs = 1;
-    s->fd = -1;
-    s->name = strdup(name);
-    s->st.st_mode = S_IFREG | 0444;
-    s->st.st_uid = geteuid();
-    s->st.st_gid = getegid();
-    clock_gettime(CLOCK_REALTIME, &s->st.st_mtim);
-    s->st.st_atim = s->st.st_ctim = s->st.st_mtim;
-    if (s->name)
-        return s;
-    source_free(s);
-    return NULL;
+    }
+    s->fd = fd;
+    s->size = size;
+    if (size != SOURCE_GROWS)
+        s->map = source_map_file(fd, size, true);
+    return s;
+}
+
+int source_pin(struct source *s)
+{
+    int fd = source_fd(s), none = -1;
+    if (fd >= 0 && fd != s->fd && !atomic_compare_exchange_strong(&s->fd, &none, fd))
+        close(fd);
+    return fd < 0 ? fd : 0;
 }
 
 struct source *source_lost(const char *path)
@@ -183,6 +184,8 @@ void source_free(struct source *s)
 {
     if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
         return;
+    if (s->gone)
+        s->gone(s);
     if (s->shelf)
         shelf_forget(s);
     else if (s->map && s->fd >= 0)
@@ -203,12 +206,20 @@ struct source *source_none(const char *name, const struct stat *st)
         return NULL;
     s->refs = 1;
     s->fd = -1;
-    s->st = *st;
     s->name = strdup(base_name(name));
     if (!s->name) {
         free(s);
         return NULL;
     }
+    if (st) {
+        s->st = *st;
+        return s;
+    }
+    s->st.st_mode = S_IFREG | 0444;
+    s->st.st_uid = geteuid();
+    s->st.st_gid = getegid();
+    clock_gettime(CLOCK_REALTIME, &s->st.st_mtim);
+    s->st.st_atim = s->st.st_ctim = s->st.st_mtim;
     return s;
 }
 
@@ -217,22 +228,35 @@ const unsigned char *source_mapped(struct source *s)
     return s->shelf ? shelf_map(s) : s->map;
 }
 
-int source_fd(const struct source *s)
+/* -1 means something else here, and it is the number of EPERM. */
+static int open_error(int err)
 {
-    return s->shelf ? shelf_pin((struct source *)(uintptr_t)s) : s->fd;
+    return err == ENOENT || err == ELOOP ? -EIO : err == EPERM ? -EACCES : -err;
 }
 
-void source_fd_done(const struct source *s)
+int source_fd(const struct source *s)
+{
+    if (s->shelf)
+        return shelf_pin((struct source *)(uintptr_t)s);
+    if (s->fd >= 0 || !s->own)
+        return s->fd;
+    int fd = openat(s->dir, s->name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    return fd >= 0 ? fd : open_error(errno);
+}
+
+void source_fd_done(const struct source *s, int fd)
 {
     if (s->shelf)
         shelf_unpin((struct source *)(uintptr_t)s);
+    else if (fd >= 0 && fd != s->fd)
+        close(fd);
 }
 
 int source_read(const struct source *s, uint64_t off, void *buf, size_t len)
 {
     if (!range_fits(off, len, s->size) || (!s->shelf && s->changed && s->fd < 0))
         return -EIO;
-    if (!s->shelf && s->fd < 0) {
+    if (!s->shelf && !s->own && s->fd < 0) {
         if (len)
             memcpy(buf, s->map + off, len); /* a copy in our own memory */
         return 0;
@@ -241,7 +265,7 @@ int source_read(const struct source *s, uint64_t off, void *buf, size_t len)
     if (fd < 0)
         return fd;
     int err = source_read_fd(fd, off, buf, len);
-    source_fd_done(s);
+    source_fd_done(s, fd);
     return err;
 }
 
@@ -263,7 +287,7 @@ int source_check(struct source *s)
         return fd;
     if (!unchanged(s, fd) && !atomic_exchange(&s->changed, true) && source_on_change)
         source_on_change(s);
-    source_fd_done(s);
+    source_fd_done(s, fd);
     return s->changed ? -EIO : 0;
 }
 

@@ -17,14 +17,16 @@
 struct source {
     atomic_int refs;
     atomic_bool changed;      /* once true, for good */
-    int fd;                   /* -1 when the content is in memory */
+    atomic_int fd;            /* -1 when the content is in memory, or when each use opens it */
     const unsigned char *map; /* NULL: mapping failed or size is 0, use source_read */
     uint64_t size;
     struct stat st; /* as it was when opened */
     char *name;     /* base name of the path it was opened by */
     char *path;     /* absolute, resolved; NULL: none that it could be found by again */
     bool own;       /* a file of ours: nobody else changes it, so it is not watched */
-    void *owner;    /* whoever made an own one may keep a pointer here */
+    int dir;        /* of an own one: while fd is -1 each use opens `name` in this directory */
+    void *owner;    /* whoever made an own one may keep a pointer here ... */
+    void (*gone)(struct source *s); /* ... and is told when nobody refers to it any more */
 
     struct shelf *shelf; /* of a file that is opened and mapped when needed (shelf.h), with what that needs */
     struct source *newer, *older;
@@ -42,8 +44,15 @@ int source_open(const char *path, enum source_how how, struct source **out, stru
 #define SOURCE_GROWS UINT64_MAX
 struct source *source_own(int fd, uint64_t size);
 
-/* An empty source of that name, owned by the calling user. NULL: no memory. */
-struct source *source_empty(const char *name);
+/* The same, over a file that grows and is opened anew for each use, so that there may be any number of them.
+ * dir is borrowed. */
+struct source *source_own_at(int dir, const char *name);
+
+/* Opens such a file for good: its name is about to go. */
+int source_pin(struct source *s);
+
+/* A source without bytes, for what is no file. st NULL: made now, by the calling user. NULL: no memory. */
+struct source *source_none(const char *name, const struct stat *st);
 
 /* A source that is gone: every use of it is -EIO. NULL: no memory. */
 struct source *source_lost(const char *path);
@@ -51,15 +60,12 @@ struct source *source_lost(const char *path);
 struct source *source_ref(struct source *s);
 void source_free(struct source *s); /* drops a reference */
 
-/* A source without bytes, for what is no file. NULL: no memory. */
-struct source *source_none(const char *name, const struct stat *st);
-
 /* Where it is mapped, NULL if it is not: use source_read then. */
 const unsigned char *source_mapped(struct source *s);
 
-/* Its descriptor, to be given back; -1: it lies in memory; or another negative errno. */
+/* Its descriptor for one use, to be given back; -1: it lies in memory; or another negative errno. */
 int source_fd(const struct source *s);
-void source_fd_done(const struct source *s);
+void source_fd_done(const struct source *s, int fd);
 
 /* Copies [off, off + len). -EIO if the file is shorter than that by now, or a read error. */
 int source_read(const struct source *s, uint64_t off, void *buf, size_t len);
