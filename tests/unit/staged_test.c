@@ -3,6 +3,7 @@
  * what it was made from, and the lines of a record one by one. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,8 +13,6 @@
 #include "staged_content.h"
 #include "staged_tensor.h"
 #include "store.h"
-#include <stdio.h>
-
 #include "support.h"
 
 enum { MOST = 4096, STEPS = 3000 };
