@@ -8,10 +8,10 @@ set -eu
 
 # PACKAGE/COMMAND: wanted unless that command is there, whoever brought it. PACKAGE alone: wanted as such.
 build='gcc/gcc make/make pkg-config/pkg-config libc6-dev libfuse3-dev fuse3/fusermount3 libcjson-dev
-       attr/getfattr bsdextrautils/hexdump'
-test='check libssl-dev mount/mount tar/tar rsync/rsync
+       zlib1g-dev attr/getfattr bsdextrautils/hexdump'
+test='check libssl-dev g++/g++ binutils/objcopy strace/strace mount/mount tar/tar rsync/rsync
       python3/python3 python3-numpy perl/perl nodejs/node'
-ci='clang/clang clang-format/clang-format libclang-rt-dev? mandoc/mandoc shellcheck/shellcheck cppcheck/cppcheck'
+ci='unzip/unzip clang/clang clang-format/clang-format libclang-rt-dev? mandoc/mandoc shellcheck/shellcheck cppcheck/cppcheck'
 
 known() { apt-cache show "$1" >/dev/null 2>&1; }
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
