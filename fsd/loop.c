@@ -25,13 +25,16 @@ struct loop {
     int ended;      /* eventfd */
 };
 
+/* Those that nohup, say, has us ignore do not stop: blocked, they would be seen all the same. */
 static sigset_t stopping(void)
 {
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+    struct sigaction now;
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        if (sigaction(signals[i], NULL, &now) < 0 || now.sa_handler != SIG_IGN)
+            sigaddset(&set, signals[i]);
     return set;
 }
 

@@ -138,7 +138,7 @@ class Convert(MountTest):
         self.wrong(1, "SRC and DST", self.source, self.path("a.safetensors"), self.path("b.safetensors"))
         self.wrong(1, "--frob", "--frob", self.source, self.path("a.safetensors"))
         for name in ("out.txt", "out", ".safetensors", "out.SAFETENSORS"):
-            self.wrong(1, ".safetensors expected", self.source, self.path(name))
+            self.wrong(1, ".safetensors or .thin expected", self.source, self.path(name))
         for word in ("-h", "--help", "-V", "--version"):
             status, out, err = run(CONVERT, word)
             self.assertEqual((status, err), (0, ""))
