@@ -94,7 +94,7 @@ int staging_getxattr(struct kind *k, uint64_t id, const char *name, struct buf *
         return staging_leave(s, err);
     if (n->is_dir)
         return staging_leave(s, get_model(s, n, name, value));
-    const char *text = a >= 0 && a != ATTR_NAME ? staged_value(n, a) : NULL;
+    const char *text = a >= 0 && a != ATTR_NAME ? staged_value(n, (enum attribute)a) : NULL;
     if (a == ATTR_NAME)
         staged_name(&s->rules, n, value);
     else if (text)
@@ -121,7 +121,7 @@ int staging_listxattr(struct kind *k, uint64_t id, struct buf *names)
         }
     } else
         for (int a = 0; a < N_ATTRS; a++)
-            if (a == ATTR_NAME || staged_value(n, a))
+            if (a == ATTR_NAME || staged_value(n, (enum attribute)a))
                 buf_add(names, attribute_names[a], strlen(attribute_names[a]) + 1);
     return staging_leave(s, 0);
 }
