@@ -1,32 +1,6 @@
 /* SPDX-License-Identifier: MIT
  * The record of a staged model: one JSON object a line, the first member of which is the verb and the path it
- * is about. Paths are relative to the model, bytes that are no UTF-8 or are control characters, and '%',
- * written %XX.
- *
- *     {"model":"","version":1,"uid":U,"gid":G}          the first line
- *     {"dir":PATH,"uid":U,"gid":G}                      a directory
- *     {"file":PATH,"uid":U,"gid":G}                     an empty file
- *     {"own":PATH,"number":N}                           what nothing refers to lies in file N, at the same
- * offset
- *     {"source":PATH,"number":K,"bytes":B,"seconds":S,"nanoseconds":NS}     source K of this record (absolute
- * path)
- *     {"ref":PATH,"start":A,"bytes":B,"offset":O,"source":K}                [A, A+B) of the file is [O, O+B)
- * of source K
- *     {"ref":PATH,"start":A,"bytes":B,"offset":O,"number":N}                the same of numbered file N
- *     {"cut":PATH,"start":A,"bytes":B}                  [A, A+B) is no longer referred to
- *     {"size":PATH,"bytes":B}                           cut off behind B bytes
- *     {"freeze":PATH,"bytes":B}                         the file has B bytes; what it owns becomes references
- *     {"set":PATH,"what":W,"value":V}                   attribute dtype, shape or name, written as paths are;
- * without value: removed
- *     {"bound":PATH,"dtype":D,"shape":S[,"npy":1]}      what it was when first closed
- *     {"owner":PATH,"uid":U,"gid":G}
- *     {"rename":PATH,"to":PATH2}                        PATH2 is replaced
- *     {"remove":PATH}
- *     {"metadata":"","key":K,"value":V}                 without value: removed
- *     {"inherited":""}                                  the mounted model's metadata were taken over
- *     {"renamed":""}                                    the model got another name
- *     {"committed":"","bytes":B,"device":D,"inode":I,"seconds":S,"nanoseconds":NS,"took":MS,"later":E}
- *                                                       E edits were made while it ran
+ * is about. safetensorsfs(5) describes them all.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Reading the record of a staged model (the format is described in record.c) and rebuilding what it says. */
+ * Reading the record of a staged model (the format is described in safetensorsfs(5)) and rebuilding what it
+ * says. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -206,6 +206,18 @@ void content_swap(struct staged *a, struct staged *b)
         b->own->writer = b;
 }
 
+static int lost(const void *ctx, uint64_t off, void *buf, size_t len)
+{
+    (void)ctx, (void)off, (void)buf, (void)len;
+    return -EIO;
+}
+
+/* What is own, or what a damaged record no longer says where it lies. */
+static int add_own(const struct staged *n, struct extents *x, uint64_t at, uint64_t len)
+{
+    return n->own ? extents_add_source(x, n->own->source, at, len) : extents_add_computed(x, lost, NULL, len);
+}
+
 int content_extents(const struct staged *n, struct extents *x)
 {
     uint64_t at = 0;
@@ -213,13 +225,13 @@ int content_extents(const struct staged *n, struct extents *x)
     for (size_t i = 0; i < n->n_refs && err == 0; i++) {
         const struct ref *r = &n->refs[i];
         if (r->start > at)
-            err = extents_add_source(x, n->own->source, at, r->start - at);
+            err = add_own(n, x, at, r->start - at);
         if (err == 0)
             err = extents_add_source(x, r->source, r->off, r->len);
         at = r->start + r->len;
     }
     if (err == 0 && n->size > at)
-        err = extents_add_source(x, n->own->source, at, n->size - at);
+        err = add_own(n, x, at, n->size - at);
     return err;
 }
 

@@ -31,8 +31,13 @@ static const struct {
     {D("|u1", "False", "()") "\n", TM_U8, 0, {0}, false, false},
     {D("|b1", "False", "(5,)"), TM_BOOL, 1, {5}, false, false},
     {D("<c8", "False", "(0, 1, 2)"), TM_C64, 3, {0, 1, 2}, false, false},
-    {"{'shape': (5L, 2L), 'fortran_order': False, 'descr': '<i2'}", TM_I16, 2, {5, 2}, false, false}, /* Python
-                                                                                                         2 */
+    {"{'shape': (5L, 2L), 'fortran_order': False, 'descr': '<i2'}",
+     TM_I16,
+     2,
+     {5, 2},
+     false,
+     false}, /* Python
+                2 */
     {"{\"shape\":(18446744073709551615,),\"fortran_order\":False,\"descr\":\"<u8\"}",
      TM_U64,
      1,
