@@ -230,7 +230,8 @@ int main(int argc, char **argv)
             printf("safetensors-convert %s\n", VERSION);
             return EXIT_OK;
         } else {
-            say(NULL, "unknown option '%s'; --help lists them", argv[i]);
+            bool known = strcmp(argv[i], "--arch") == 0 || strcmp(argv[i], "--repack") == 0;
+            say(NULL, known ? "%s needs a value" : "unknown option '%s'; --help lists them", argv[i]);
             return EXIT_USAGE;
         }
     }

@@ -81,7 +81,8 @@ int convert_to_thin(const struct convert_job *j)
     struct thin_export *x = NULL;
     int err = thin_export_open(j->from, &j->thin, &x, &r);
     if (err < 0) {
-        say(j->from, "%s", r.first.message);
+        say(j->from, "%s",
+            err == -ENOTDIR ? "is no directory: an archive is made of a model directory" : r.first.message);
         return EXIT_SYSTEM;
     }
     struct hashing h = {.x = x};

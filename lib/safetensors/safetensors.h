@@ -99,8 +99,8 @@ int fs_metadata_entry(fs_file *f, int i, const char **key, size_t *key_len, cons
 /* The value of a key, NUL-terminated; NULL if there is none. Owned by f. O(number of entries). */
 const char *fs_metadata(fs_file *f, const char *key);
 
-/* What the container is: "safetensors", "pytorch-zip", "pytorch-legacy", "pytorch-tar", "torchscript". Static
- * memory. */
+/* What the container is: "safetensors", "pytorch-zip", "pytorch-legacy", "pytorch-tar", "torchscript",
+ * "thin", "directory". Static memory. */
 const char *fs_format(fs_file *f);
 
 /* Where the bytes of the i-th tensor lie in the file, in bytes from its start, so that a program can map them
