@@ -184,7 +184,7 @@ static int make_header(const struct model_dir *m, struct contents *c, struct buf
 static bool may_replace(const struct staging *s, const struct model_dir *m)
 {
     struct buf name = {0};
-    struct stat st;
+    struct stat st = {0};
     const struct committed *c = &m->committed;
     commit_target(m, &name);
     int err = name.failed ? 0 : fstatat(s->store.out, name.p, &st, AT_SYMLINK_NOFOLLOW);
@@ -373,7 +373,7 @@ static int write_file(struct commit *c)
 static void remember(struct commit *c, int64_t took)
 {
     struct model_dir *m = c->m;
-    struct stat st;
+    struct stat st = {0};
     if (fstatat(c->s->store.out, c->target.p, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
     m->committed = (struct committed){.done = true,

@@ -40,7 +40,7 @@ static int find_node(fuse_req_t req, fuse_ino_t parent, const char *name, struct
 /* mkdir and mknod. The mode asked for is accepted; what is shown is the kind's affair. */
 static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t type)
 {
-    struct fuse_entry_param e;
+    struct fuse_entry_param e = {0};
     struct kind *k;
     uint64_t id;
     int err = make_node(req, parent, name, type, &k, &id, &e);
@@ -70,7 +70,7 @@ void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
 
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
 {
-    struct fuse_entry_param e;
+    struct fuse_entry_param e = {0};
     struct kind *k;
     uint64_t id;
     (void)mode;
@@ -161,7 +161,7 @@ static int check_readable(fuse_req_t req, fuse_ino_t ino)
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
     struct fs *fs = ops_fs_of(req);
-    struct fuse_entry_param e;
+    struct fuse_entry_param e = {0};
     struct origin from = {0};
     uint64_t dir, id;
     struct kind *k = ops_kind_of(fs, parent, &dir);

@@ -90,7 +90,7 @@ static int lookup(struct kind *k, uint64_t dir, const char *name, uint64_t *id)
 {
     struct staging *s = staging_enter(k);
     struct staged *d, *n;
-    struct stat st;
+    struct stat st = {0};
     int err = staging_find(s, dir, true, &d);
     if (err < 0)
         return staging_leave(s, err);
@@ -108,7 +108,7 @@ static int getattr(struct kind *k, uint64_t id, struct stat *st)
 {
     struct staging *s = staging_enter(k);
     const struct staged *n = staging_node(s, id);
-    struct stat out;
+    struct stat out = {0};
     int err = 0;
     if (!n)
         err = -ENOENT;
@@ -135,7 +135,7 @@ static int list(struct kind *k, uint64_t dir, uint64_t from, node_emit emit, voi
 {
     struct staging *s = staging_enter(k);
     struct staged *d, *n = NULL;
-    struct stat st;
+    struct stat st = {0};
     bool more = true;
     int err = staging_find(s, dir, true, &d);
     if (err == 0)
@@ -158,7 +158,7 @@ static int list(struct kind *k, uint64_t dir, uint64_t from, node_emit emit, voi
 static int open_finished(const struct staging *s, const struct staged *n, struct content *c)
 {
     struct buf name = {0};
-    struct stat st;
+    struct stat st = {0};
     commit_target(n->model, &name);
     int fd = name.failed ? -1 : openat(s->store.out, name.p, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     int err = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;

@@ -232,7 +232,9 @@ static int settle(struct save *s)
 int save_extents(const char *path, const struct extents *x, const struct save_options *o, struct report *r)
 {
     struct save s = {.x = x, .o = o, .r = r, .dir = -1, .fd = -1, .piece = malloc(PIECE)};
-    int err = s.piece ? open_directory(&s, path) : failed(&s, -ENOMEM, "cannot be written");
+    if (!s.piece)
+        return failed(&s, -ENOMEM, "cannot be written");
+    int err = open_directory(&s, path);
     if (err == 0)
         err = create(&s);
     if (err == 0)

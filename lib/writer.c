@@ -183,12 +183,11 @@ static int write_all(fs_writer *w, struct report *r)
     struct buf header = {0};
     struct extents x = {0};
     struct canonical_item *sorted = malloc((w->items.n ? w->items.n : 1) * sizeof *sorted);
-    int err = sorted ? 0 : no_memory(r);
-    if (err < 0)
-        return err;
+    if (!sorted)
+        return no_memory(r);
     if (w->items.n)
         memcpy(sorted, w->items.v, w->items.n * sizeof *sorted);
-    err = canonical_header(sorted, w->items.n, w->metadata, w->n_metadata, &header, r);
+    int err = canonical_header(sorted, w->items.n, w->metadata, w->n_metadata, &header, r);
     if (err < 0)
         goto out;
     err = extents_add_borrowed(&x, header.p, header.len);
