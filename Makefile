@@ -109,10 +109,12 @@ INSTALL ?= install
 .PHONY: install install-commands
 install: install-commands install-lib
 install-commands: $(COMMANDS)
-	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(SBINDIR)' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8' '$(DESTDIR)$(UNITDIR)'
+	$(INSTALL) -d '$(DESTDIR)$(BINDIR)' '$(DESTDIR)$(SBINDIR)' '$(DESTDIR)$(UNITDIR)'
+	$(INSTALL) -d '$(DESTDIR)$(MANDIR)/man1' '$(DESTDIR)$(MANDIR)/man5' '$(DESTDIR)$(MANDIR)/man8'
 	$(INSTALL) -m 755 $(filter %/safetensors-convert,$(COMMANDS)) '$(DESTDIR)$(BINDIR)'
 	$(INSTALL) -m 755 $(filter-out %/safetensors-convert,$(COMMANDS)) '$(DESTDIR)$(SBINDIR)'
 	ln -sf mount.safetensors '$(DESTDIR)$(SBINDIR)/mount.fuse.safetensors'
+	$(INSTALL) -m 644 fsd/*.1 '$(DESTDIR)$(MANDIR)/man1'
 	$(INSTALL) -m 644 fsd/*.5 '$(DESTDIR)$(MANDIR)/man5'
 	$(INSTALL) -m 644 fsd/*.8 '$(DESTDIR)$(MANDIR)/man8'
 	ln -sf mount.safetensors.8 '$(DESTDIR)$(MANDIR)/man8/mount.fuse.safetensors.8'
@@ -127,6 +129,8 @@ install-lib: $(SHARED) $(STATIC)
 	$(INSTALL) -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)/libsafetensors.so.$(VERSION)
 	ln -sf libsafetensors.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libsafetensors.so.$(SOVERSION)
 	ln -sf libsafetensors.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libsafetensors.so
+	$(INSTALL) -d $(DESTDIR)$(MANDIR)/man3
+	$(INSTALL) -m 644 lib/*.3 $(DESTDIR)$(MANDIR)/man3
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' lib/libsafetensors.pc.in \
 		> $(DESTDIR)$(LIBDIR)/pkgconfig/libsafetensors.pc
 
@@ -136,7 +140,10 @@ help:
 	@echo 'make mount [MODEL=F] [MNT=D]  install what is missing, build, mount F (a small sample) at D'
 	@echo 'make check                    install what is missing, build, run all tests:'
 	@echo '                              $(CHECKS), which also run by themselves'
-	@echo 'make install [PREFIX=/usr/local] [DESTDIR=]   commands, manual pages, systemd unit'
+	@echo 'make install [PREFIX=/usr/local] [DESTDIR=]   commands, manual pages, systemd unit, C library'
+	@echo 'make install-commands         the same without the library; make install-lib: the library alone'
+	@echo 'make check-mounts TESTS=NAME  the tests on real mounts'
+	@sed -n 's/^# \(make [^ ]*\( [^ ][^ ]*\)*\)   *\(.*\)/\1\t\3/p' tests/*.mk | expand -t 30
 	@echo 'make clean                    remove build/ and build-*/'
 	@echo 'Variables: BUILD=DIR CC=COMPILER CFLAGS= SAN=address,undefined'
 

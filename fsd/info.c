@@ -147,9 +147,9 @@ static int open_other(const struct kind *k, uint64_t id, struct content *c, stru
 static int open_content(struct kind *k, uint64_t id, struct content *c)
 {
     struct stat st;
-    if (id >= FIRST_OTHER)
-        return open_other(k, id, c, &st);
-    return files[id - 1].open((struct info_kind *)k, c);
+    if (id <= N_FILES)
+        return files[id - 1].open((struct info_kind *)k, c);
+    return open_other(k, id, c, &st);
 }
 
 static int size_of(struct kind *k, uint64_t id, off_t *size)

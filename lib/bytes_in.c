@@ -40,17 +40,25 @@ int bytes_in_more(struct bytes_in *b)
 
 int bytes_in_take(struct bytes_in *b, void *p, uint64_t len)
 {
-    size_t n = b->have - b->at < len ? b->have - b->at : (size_t)len;
+    char *to = p;
     if (len > bytes_in_left(b))
         return -1;
-    if (p && n)
-        memcpy(p, (b->memory ? b->memory : b->block) + b->at, n);
-    b->at += n;
-    len -= n;
-    if (len == 0)
-        return 0;
-    if (p) /* the rest without the block between */
-        b->err = source_read(b->source, b->next, (char *)p + n, (size_t)len);
-    b->next += len;
-    return b->err < 0 ? -1 : 0;
+    while (len) {
+        size_t n = b->have - b->at < len ? b->have - b->at : (size_t)len;
+        if (to && n) {
+            memcpy(to, (b->memory ? b->memory : b->block) + b->at, n);
+            to += n;
+        }
+        b->at += n;
+        len -= n;
+        if (len >= BYTES_IN_BLOCK) { /* what is large goes without the block between */
+            if (to)
+                b->err = source_read(b->source, b->next, to, (size_t)len);
+            b->next += len;
+            return b->err < 0 ? -1 : 0;
+        }
+        if (len && bytes_in_more(b) < 0)
+            return -1;
+    }
+    return 0;
 }

@@ -460,7 +460,8 @@ static int read_length(struct model *m, struct report *r, uint64_t *len)
         return report_fatal(r, err, NULL, 0, 0, "cannot be read: %s", strerror(-err));
     *len = little64(b);
     if (*len > HEADER_MAX)
-        return report_fatal(r, -EBADMSG, NULL, 0, 0, "a header of %" PRIu64 " bytes, the format allows %d",
+        return report_fatal(r, -EBADMSG, NULL, 0, 0,
+                            "a header of %" PRIu64 " bytes, the format allows %d; perhaps no model at all",
                             *len, HEADER_MAX);
     if (*len > size - 8)
         return report_fatal(r, -EBADMSG, NULL, 0, 0,

@@ -321,7 +321,7 @@ static int push_string(struct pickle *p, const char *s, size_t len)
 static int read_string(struct pickle *p, unsigned bytes)
 {
     uint64_t len;
-    char *s;
+    char *s = NULL;
     int err = pickle_number(p, bytes, &len);
     if (err == 0 && bytes == 4 && len > INT32_MAX)
         err = pickle_refuse(p, "a string of negative length");

@@ -68,7 +68,7 @@ class Install:
 
 def headers(i):
     """Each compiles alone, twice over, in both languages."""
-    for name in ("safetensors", "tensor"):
+    for name in ("safetensors", "tensor", "thin"):
         source = os.path.join(i.tmp, name + "_alone.c")
         with open(source, "w") as f:
             f.write("#include <safetensors/%s.h>\n#include <safetensors/%s.h>\nint nothing;\n" % (name, name))
@@ -80,7 +80,7 @@ def headers(i):
 def declared(i):
     """The names of all functions that the installed headers declare."""
     text = ""
-    for name in ("safetensors.h", "tensor.h"):
+    for name in ("safetensors.h", "tensor.h", "thin.h"):
         text += read(i.dest + "/usr/include/safetensors/" + name)
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
     return set(re.findall(r"\b((?:fs|tm)_\w+)\(", text))
@@ -100,6 +100,7 @@ def symbols(i):
 
 
 def layout(i):
+    check("the manual page", os.path.exists(i.dest + "/usr/share/man/man3/libsafetensors.3"))
     so = os.path.realpath(i.lib + "/libsafetensors.so")
     check("versioned shared library", re.search(r"libsafetensors\.so\.\d+\.\d+\.\d+\Z", so), so)
     status, said = run("readelf", "-d", so)

@@ -222,11 +222,11 @@ def many_model(place):
     return once(place, "many.safetensors", lambda path: data.many_model(path, MANY, 2))
 
 
-def reference(place, path):
-    """How to run the reference implementation on a file: a command and the file's name there."""
+def in_root(place, path, module, program):
+    """How to run a program that needs a module on a file: here, or in the system root that has it; None: nowhere."""
     root = os.environ.get("REFERENCE_ROOT")
-    if subprocess.run(["python3", "-c", "import safetensors"], stderr=subprocess.DEVNULL).returncode == 0:
-        return ["python3", "-c", REFERENCE, path]
+    if subprocess.run(["python3", "-c", "import " + module], stderr=subprocess.DEVNULL).returncode == 0:
+        return ["python3", "-c", program, path]
     if not (ROOT and root):
         return None
     if not os.path.ismount(root + "/mnt"):
@@ -234,12 +234,15 @@ def reference(place, path):
         place.undo.append(lambda: run("umount", root + "/mnt"))
         run("mount", "-t", "proc", "proc", root + "/proc")
         place.undo.append(lambda: run("umount", root + "/proc"))
-    return ["chroot", root, "python3", "-c", REFERENCE, "/mnt/" + os.path.basename(path)]
+    inside = ["chroot", root, "python3", "-c"]
+    if subprocess.run(inside + ["import " + module], stderr=subprocess.DEVNULL).returncode:
+        return None
+    return inside + [program, "/mnt/" + os.path.basename(path)]
 
 
 def measure_open(place, rows):
     path, memory = many_model(place), {"ours": float("inf"), "theirs": float("inf")}
-    command = reference(place, path)
+    command = in_root(place, path, "safetensors", REFERENCE)
 
     def ours():
         start = time.monotonic()
@@ -308,8 +311,35 @@ def measure_memory(place, rows):
         r.set((whole - base - names) / SOME, "%.1f MB, %.1f MB with one tensor, %d tensors" % (whole / 1e6, base / 1e6, SOME))
 
 
-def not_yet(place, rows):
-    raise Skipped("not yet")
+TORCH = r"""
+import sys, time, torch
+start = time.monotonic()
+torch.load(sys.argv[1], mmap=True, weights_only=True)
+print(time.monotonic() - start)
+"""
+
+
+def measure_pth(place, rows):
+    path = once(place, "many.pth", lambda p: data.many_pth(p, 5000))
+    command = in_root(place, path, "torch", TORCH)
+    if not command:
+        raise Skipped("no PyTorch here (REFERENCE_ROOT)")
+
+    def ours():
+        start = time.monotonic()
+        with place.safetensors(path):
+            return time.monotonic() - start
+    fill(rows, *interleave({"ours": ours, "torch": lambda: float(run(*command, capture_output=True).stdout)}))
+
+
+def measure_commit(place, rows):
+    """A program of its own (make bench-stage), here with a smaller model."""
+    out = run("python3", "-B", os.path.join(os.path.dirname(os.path.abspath(__file__)), "stage.py"), capture_output=True,
+              env=dict(os.environ, SIZE="512", REPEAT="3", DIR=place.disk)).stdout.decode()
+    if "ratio" not in out:
+        raise Skipped(out.strip().split("\n")[-1])
+    for r in rows:
+        r.set(float(out.split("ratio")[1]), "512 MiB")
 
 
 GROUPS = [
@@ -340,6 +370,6 @@ GROUPS = [
           row(20, "ls -lR of 20,000, second time / RAM file system", "ours", "ram", "most", 1.5),
           row(21, "ls -lR of 20,000, first time / RAM file system", "first", "ram")),
     Group(measure_memory, Row(22, "memory per tensor beyond its name, after reading 4 GiB", "most", 200, "B")),
-    Group(not_yet, Row(23, "mount a 5,000-tensor .pth / torch.load(mmap=True)", "most", 0.05),
-          Row(24, "commit of a model staged by reference / cp && sync", "most", 1.1)),
+    Group(measure_pth, row(23, "mount a 5,000-tensor .pth / torch.load(mmap=True)", "ours", "torch", "most", 0.05)),
+    Group(measure_commit, Row(24, "commit of a model staged by reference / cp && sync", "most", 1.1)),
 ]

@@ -136,6 +136,8 @@ class Convert(MountTest):
         self.wrong(1, "SRC and DST")
         self.wrong(1, "SRC and DST", self.source)
         self.wrong(1, "SRC and DST", self.source, self.path("a.safetensors"), self.path("b.safetensors"))
+        self.wrong(1, "--arch needs a value", self.source, self.path("a.thin"), "--arch")
+        self.wrong(2, "no directory", self.source, self.path("a.thin"))
         self.wrong(1, "--frob", "--frob", self.source, self.path("a.safetensors"))
         for name in ("out.txt", "out", ".safetensors", "out.SAFETENSORS"):
             self.wrong(1, ".safetensors or .thin expected", self.source, self.path(name))
