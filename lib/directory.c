@@ -180,15 +180,22 @@ void directory_restrict(struct stat *st, const struct stat *also)
     st->st_mode &= ~(mode_t)0777 | mode;
 }
 
-static int add_metadata(struct model *m, const struct model *part)
+static bool has_key(const void *ctx, uint32_t number, const void *key, size_t len)
+{
+    const struct json_text *k = &((const struct model *)ctx)->metadata[number].key;
+    return k->len == len && (len == 0 || memcmp(k->s, key, len) == 0);
+}
+
+/* Of a key that several parts have, the first value stays. keys: of the metadata that are there. */
+static int add_metadata(struct model *m, const struct model *part, struct index *keys)
 {
     for (size_t i = 0; i < part->n_metadata; i++) {
         const struct metadata *d = &part->metadata[i];
-        bool known = false;
-        for (size_t k = 0; k < m->n_metadata && !known; k++)
-            known = m->metadata[k].key.len == d->key.len &&
-                    memcmp(m->metadata[k].key.s, d->key.s, d->key.len) == 0;
-        if (!known && model_add_metadata(m, d->key, d->value) < 0)
+        uint64_t hash = hash_bytes(0, d->key.s, d->key.len);
+        if (index_find(keys, hash, has_key, m, d->key.s, d->key.len) != INDEX_NONE)
+            continue;
+        if (model_add_metadata(m, d->key, d->value) < 0 ||
+            index_add(keys, hash, (uint32_t)(m->n_metadata - 1)) < 0)
             return -ENOMEM;
     }
     return 0;
@@ -218,7 +225,8 @@ static int add_tensors(struct model *m, struct model *part, struct report *r)
     return 0;
 }
 
-static int add_part(struct model *m, const char *name, enum source_how how, struct report *r)
+static int add_part(struct model *m, const char *name, enum source_how how, struct index *keys,
+                    struct report *r)
 {
     struct model *part = NULL;
     size_t before = r->count;
@@ -232,7 +240,7 @@ static int add_part(struct model *m, const char *name, enum source_how how, stru
         return err;
     m->part[m->n_parts++] = part;
     err = add_tensors(m, part, r);
-    if (err == 0 && add_metadata(m, part) < 0)
+    if (err == 0 && add_metadata(m, part, keys) < 0)
         err = no_memory(r);
     directory_restrict(&m->source->st, &part->source->st);
     return err;
@@ -240,11 +248,11 @@ static int add_part(struct model *m, const char *name, enum source_how how, stru
 
 static void note_extra(const struct model *m, const struct shards *x, struct report *r)
 {
-    for (size_t i = 0; i < m->dir->n_names && x->weight_map; i++) {
+    for (size_t i = 0, k = 0; i < m->dir->n_names && x->weight_map; i++) {
         const char *name = m->dir->names[i];
-        bool used = false;
-        for (size_t k = 0; k < x->n && !used; k++)
-            used = strcmp(x->names[k], name) == 0;
+        while (k < x->n && strcmp(x->names[k], name) < 0) /* both are sorted */
+            k++;
+        bool used = k < x->n && strcmp(x->names[k], name) == 0;
         if (!used && directory_ends(name, ".safetensors"))
             report_note(r, "extra-file", name, strlen(name), "not in the index, not part of the model");
     }
@@ -266,12 +274,14 @@ static int new_model(const char *path, const struct directory *d, struct model *
 
 static int read_parts(struct model *m, const struct shards *x, enum source_how how, struct report *r)
 {
+    struct index keys = {0};
     int err = 0;
     m->part = calloc(x->n + 1, sizeof(struct model *));
     if (!m->part)
         return no_memory(r);
     for (size_t i = 0; i < x->n && err == 0; i++)
-        err = add_part(m, x->names[i], how, r);
+        err = add_part(m, x->names[i], how, &keys, r);
+    index_free(&keys);
     if (err == 0)
         err = shards_compare(x, m, r);
     if (err == 0)
