@@ -4,10 +4,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "header.h"
 #include "shards.h"
 
 static int no_memory(struct report *r)
@@ -108,6 +110,8 @@ bool directory_ends(const char *name, const char *ending)
     return n >= e && memcmp(name + n - e, ending, e) == 0;
 }
 
+/* Of JSON that describes a model, no more than HEADER_MAX bytes are read: a file may be large without taking
+ * room on its disk. */
 static int read_source(const struct source *s, struct buf *out)
 {
     char room[16384];
@@ -133,7 +137,10 @@ int directory_read(const struct directory *d, const char *name, struct buf *out,
     int err = shelf_open(d->shelf, name, SOURCE_MAP, &s, &sub);
     if (err == -ENOENT)
         return err;
-    if (err == 0)
+    if (err == 0 && s->size > HEADER_MAX)
+        err = report_fatal(r, -EFBIG, name, strlen(name), FS_NO_OFFSET,
+                           "has %" PRIu64 " bytes, more than %d are not read", s->size, HEADER_MAX);
+    else if (err == 0)
         err = read_source(s, out);
     source_free(s);
     if (err < 0)
@@ -146,7 +153,8 @@ bool directory_is_index(const struct source *s)
     struct buf text = {0};
     struct arena a = {0};
     const char *why;
-    bool yes = read_source(s, &text) == 0 && shards_weight_map(&text, &a, &why) != NULL;
+    bool yes =
+        s->size <= HEADER_MAX && read_source(s, &text) == 0 && shards_weight_map(&text, &a, &why) != NULL;
     buf_free(&text);
     arena_free(&a);
     return yes;
