@@ -10,6 +10,7 @@
 #include "say.h"
 #include "thin_stats.h"
 #include "tsv.h"
+#include "utf8.h"
 
 struct check {
     const char *path;
@@ -96,10 +97,21 @@ static void add_stats(cJSON *o, const struct model *m)
     buf_free(&text);
 }
 
+/* JSON is UTF-8; a path may be any bytes: those that are no UTF-8 are then written as in messages. */
+static void add_file(cJSON *o, const char *path)
+{
+    size_t len = strlen(path);
+    struct buf text = {0};
+    if (utf8_span(path, len) != len)
+        buf_printable(&text, path, len, 0);
+    cJSON_AddStringToObject(o, "file", text.p ? text.p : path);
+    buf_free(&text);
+}
+
 static void add_result(struct check *c, const struct model *m, int status, const fs_error *e)
 {
     cJSON *o = cJSON_CreateObject();
-    cJSON_AddStringToObject(o, "file", c->path);
+    add_file(o, c->path);
     cJSON_AddStringToObject(o, "status",
                             status == FSCK_CLEAN    ? "clean"
                             : status == FSCK_ERRORS ? "errors"

@@ -79,13 +79,22 @@ static int open_leaves(struct info_kind *k, struct content *c)
     return extents_add_borrowed(&c->x, m->leaves.p, m->leaves.len);
 }
 
+/* The shards of a directory are mapped when they are first read. */
+static bool is_mapped(const struct model *m)
+{
+    bool mapped = m->source->map != NULL;
+    for (size_t i = 0; i < m->n_parts; i++)
+        mapped |= __atomic_load_n(&m->part[i]->source->map, __ATOMIC_ACQUIRE) != NULL;
+    return mapped;
+}
+
 static int open_stats(struct info_kind *k, struct content *c)
 {
-    const struct source *s = k->tree->model->source;
+    const struct model *m = k->tree->model;
     struct buf text = {0};
     stats_write(&text);
-    buf_printf(&text, "tensors %zu\nsource %s\nmapped %s\n", k->tree->model->n_tensors,
-               model_changed(k->tree->model) ? "changed" : "unchanged", s->map ? "yes" : "no");
+    buf_printf(&text, "tensors %zu\nsource %s\nmapped %s\n", m->n_tensors,
+               model_changed(m) ? "changed" : "unchanged", is_mapped(m) ? "yes" : "no");
     export_stats(k->exports, &text);
     c->fresh = true;
     return add_text(c, &text);

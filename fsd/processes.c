@@ -160,6 +160,7 @@ int process_run(const struct process_hooks *h, bool foreground)
 {
     int fd[2];
     handle(SIGPIPE, SIG_IGN);
+    handle(SIGXFSZ, SIG_IGN); /* a limit on the size of files is an error, not the end */
     if (foreground)
         return keep(h, -1);
     if (pipe2(fd, O_CLOEXEC) < 0)

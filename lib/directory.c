@@ -4,10 +4,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "header.h"
 #include "shards.h"
 
 static int no_memory(struct report *r)
@@ -108,6 +110,8 @@ bool directory_ends(const char *name, const char *ending)
     return n >= e && memcmp(name + n - e, ending, e) == 0;
 }
 
+/* Of JSON that describes a model, no more than HEADER_MAX bytes are read: a file may be large without taking
+ * room on its disk. */
 static int read_source(const struct source *s, struct buf *out)
 {
     char room[16384];
@@ -133,7 +137,10 @@ int directory_read(const struct directory *d, const char *name, struct buf *out,
     int err = shelf_open(d->shelf, name, SOURCE_MAP, &s, &sub);
     if (err == -ENOENT)
         return err;
-    if (err == 0)
+    if (err == 0 && s->size > HEADER_MAX)
+        err = report_fatal(r, -EFBIG, name, strlen(name), FS_NO_OFFSET,
+                           "has %" PRIu64 " bytes, more than %d are not read", s->size, HEADER_MAX);
+    else if (err == 0)
         err = read_source(s, out);
     source_free(s);
     if (err < 0)
@@ -146,7 +153,8 @@ bool directory_is_index(const struct source *s)
     struct buf text = {0};
     struct arena a = {0};
     const char *why;
-    bool yes = read_source(s, &text) == 0 && shards_weight_map(&text, &a, &why) != NULL;
+    bool yes =
+        s->size <= HEADER_MAX && read_source(s, &text) == 0 && shards_weight_map(&text, &a, &why) != NULL;
     buf_free(&text);
     arena_free(&a);
     return yes;
@@ -180,15 +188,22 @@ void directory_restrict(struct stat *st, const struct stat *also)
     st->st_mode &= ~(mode_t)0777 | mode;
 }
 
-static int add_metadata(struct model *m, const struct model *part)
+static bool has_key(const void *ctx, uint32_t number, const void *key, size_t len)
+{
+    const struct json_text *k = &((const struct model *)ctx)->metadata[number].key;
+    return k->len == len && (len == 0 || memcmp(k->s, key, len) == 0);
+}
+
+/* Of a key that several parts have, the first value stays. keys: of the metadata that are there. */
+static int add_metadata(struct model *m, const struct model *part, struct index *keys)
 {
     for (size_t i = 0; i < part->n_metadata; i++) {
         const struct metadata *d = &part->metadata[i];
-        bool known = false;
-        for (size_t k = 0; k < m->n_metadata && !known; k++)
-            known = m->metadata[k].key.len == d->key.len &&
-                    memcmp(m->metadata[k].key.s, d->key.s, d->key.len) == 0;
-        if (!known && model_add_metadata(m, d->key, d->value) < 0)
+        uint64_t hash = hash_bytes(0, d->key.s, d->key.len);
+        if (index_find(keys, hash, has_key, m, d->key.s, d->key.len) != INDEX_NONE)
+            continue;
+        if (model_add_metadata(m, d->key, d->value) < 0 ||
+            index_add(keys, hash, (uint32_t)(m->n_metadata - 1)) < 0)
             return -ENOMEM;
     }
     return 0;
@@ -218,7 +233,8 @@ static int add_tensors(struct model *m, struct model *part, struct report *r)
     return 0;
 }
 
-static int add_part(struct model *m, const char *name, enum source_how how, struct report *r)
+static int add_part(struct model *m, const char *name, enum source_how how, struct index *keys,
+                    struct report *r)
 {
     struct model *part = NULL;
     size_t before = r->count;
@@ -232,7 +248,7 @@ static int add_part(struct model *m, const char *name, enum source_how how, stru
         return err;
     m->part[m->n_parts++] = part;
     err = add_tensors(m, part, r);
-    if (err == 0 && add_metadata(m, part) < 0)
+    if (err == 0 && add_metadata(m, part, keys) < 0)
         err = no_memory(r);
     directory_restrict(&m->source->st, &part->source->st);
     return err;
@@ -240,11 +256,11 @@ static int add_part(struct model *m, const char *name, enum source_how how, stru
 
 static void note_extra(const struct model *m, const struct shards *x, struct report *r)
 {
-    for (size_t i = 0; i < m->dir->n_names && x->weight_map; i++) {
+    for (size_t i = 0, k = 0; i < m->dir->n_names && x->weight_map; i++) {
         const char *name = m->dir->names[i];
-        bool used = false;
-        for (size_t k = 0; k < x->n && !used; k++)
-            used = strcmp(x->names[k], name) == 0;
+        while (k < x->n && strcmp(x->names[k], name) < 0) /* both are sorted */
+            k++;
+        bool used = k < x->n && strcmp(x->names[k], name) == 0;
         if (!used && directory_ends(name, ".safetensors"))
             report_note(r, "extra-file", name, strlen(name), "not in the index, not part of the model");
     }
@@ -266,12 +282,14 @@ static int new_model(const char *path, const struct directory *d, struct model *
 
 static int read_parts(struct model *m, const struct shards *x, enum source_how how, struct report *r)
 {
+    struct index keys = {0};
     int err = 0;
     m->part = calloc(x->n + 1, sizeof(struct model *));
     if (!m->part)
         return no_memory(r);
     for (size_t i = 0; i < x->n && err == 0; i++)
-        err = add_part(m, x->names[i], how, r);
+        err = add_part(m, x->names[i], how, &keys, r);
+    index_free(&keys);
     if (err == 0)
         err = shards_compare(x, m, r);
     if (err == 0)

@@ -149,16 +149,16 @@ void shards_free(struct shards *x)
     arena_free(&x->arena);
 }
 
-/* Each tensor of the index where it says; of a shard that could not be read nothing is said. */
+/* Each tensor of the index where it says; of a shard that could not be read nothing is said. missing: sorted.
+ */
 static int compare_entry(const struct model *m, const struct jvalue *v, const char *const *missing,
                          size_t n_missing, struct report *r)
 {
     uint32_t i = model_find(m, hash_bytes(0, v->key.s, v->key.len), v->key.s, v->key.len);
     if (v->type != J_TEXT || !is_plain(&v->text))
         return 0;
-    for (size_t k = 0; k < n_missing; k++)
-        if (strcmp(missing[k], v->text.s) == 0)
-            return 0;
+    if (n_missing && bsearch(&v->text.s, missing, n_missing, sizeof *missing, by_text))
+        return 0;
     if (i == INDEX_NONE)
         return report_kind(r, "index-tensor-missing", -EBADMSG, v->key.s, v->key.len, FS_NO_OFFSET,
                            "not in %.100s, where the index says it is", v->text.s);
@@ -196,11 +196,10 @@ int shards_compare(const struct shards *x, const struct model *m, struct report 
     missing = malloc((x->n + 1) * sizeof(char *));
     if (!missing)
         return no_memory(r);
-    for (size_t i = 0; i < x->n; i++) {
-        bool there = false;
-        for (size_t k = 0; k < m->n_parts && !there; k++)
-            there = strcmp(m->part[k]->source->name, x->names[i]) == 0;
-        if (!there)
+    for (size_t i = 0, k = 0; i < x->n; i++) { /* the parts are in the order of the names */
+        if (k < m->n_parts && strcmp(m->part[k]->source->name, x->names[i]) == 0)
+            k++;
+        else
             missing[n_missing++] = x->names[i];
     }
     for (uint32_t i = 0; i < x->weight_map->n && err == 0; i++)

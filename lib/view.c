@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@ enum {
     PIECES = 1024,     /* small reads at once; IOV_MAX of Linux */
     PIECE = 8192,      /* bytes of one of them */
     SCRATCH = 1 << 20, /* bytes of the storage held at once */
+    SAMPLES = 8,       /* of the pieces, to be asked about */
     SPARSENESS = 16,   /* a block is read whole if at least one byte in so many is used */
 };
 
@@ -220,6 +222,20 @@ static int take_stepped(struct gather *g)
     return err;
 }
 
+/* Does memory seem to hold what is mapped there already? A few of the places are asked about. Where it does
+ * not, each fault in a mapping has the kernel read megabytes around it; a read of the file is of what is
+ * asked for. */
+static bool resident(const struct iovec *v, size_t n)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < n; i += n / SAMPLES + 1) {
+        unsigned char in = 0;
+        if (mincore((void *)((uintptr_t)v[i].iov_base & ~(page - 1)), 1, &in) < 0 || !(in & 1))
+            return false;
+    }
+    return true;
+}
+
 /* Many small pieces of one length, from `at` each, one after the other to `to`. The kernel copies them out of
  * the mapping for us, many in one call; it says so where the file has shrunk, instead of SIGBUS. */
 static int read_pieces(const struct view *v, const uint64_t *at, size_t n, size_t len, unsigned char *to)
@@ -232,7 +248,8 @@ static int read_pieces(const struct view *v, const uint64_t *at, size_t n, size_
             return -EIO;
         remote[i] = (struct iovec){(void *)(uintptr_t)(map + base + at[i]), len};
     }
-    if (map && process_vm_readv(getpid(), &local, 1, remote, n, 0) == (ssize_t)(n * len))
+    if (map && resident(remote, n) &&
+        process_vm_readv(getpid(), &local, 1, remote, n, 0) == (ssize_t)(n * len))
         return 0;
     for (size_t i = 0; i < n; i++) {
         int err = storage_read(v, at[i], to + i * len, len);

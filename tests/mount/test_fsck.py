@@ -59,6 +59,13 @@ class Fsck(MountTest):
         self.assertEqual([(f["tensor"], f["offset"]) for f in bad["findings"]], [("second", at[0]), ("third", at[1])])
         self.assertEqual((good["status"], good["tensors"], good["findings"]), ("clean", 2, []))
 
+    def test_json_of_a_path_that_is_no_text(self):
+        path = os.fsencode(self.path("odd-")) + b"\xff.safetensors"
+        os.rename(self.sound(), path)
+        p = subprocess.run([os.fsencode(FSCK), b"--json", path], stdout=subprocess.PIPE)
+        self.assertEqual(p.returncode, 0)
+        self.assertTrue(json.loads(p.stdout.decode("utf-8"))[0]["file"].endswith("odd-\\xff.safetensors"))
+
     def test_unreadable(self):
         status, out, err = run(FSCK, self.path("absent"))
         self.assertEqual((status, out), (8, ""))

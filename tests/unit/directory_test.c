@@ -133,6 +133,19 @@ START_TEST(bad_index)
 }
 END_TEST
 
+/* An index that is larger than any, though it takes no room on the disk, is not read. */
+START_TEST(endless_index)
+{
+    char path[512];
+    put_shard("a.safetensors", "y", 2);
+    put_index("{\"weight_map\":{\"y\":\"a.safetensors\"}}");
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", dir);
+    ck_assert_int_eq(truncate(path, (off_t)1 << 40), 0);
+    ck_assert_ptr_nonnull(strstr(opened(""), "has 1099511627776 bytes"));
+    ck_assert_ptr_nonnull(strstr(opened("model.safetensors.index.json"), "is JSON text"));
+}
+END_TEST
+
 START_TEST(nothing)
 {
     ck_assert_ptr_nonnull(strstr(opened(""), "a directory without a model"));
@@ -228,6 +241,7 @@ static void tests(TCase *tc)
     tcase_add_test(tc, without_index);
     tcase_add_test(tc, with_index);
     tcase_add_loop_test(tc, bad_index, 0, sizeof bad / sizeof bad[0]);
+    tcase_add_test(tc, endless_index);
     tcase_add_test(tc, nothing);
     tcase_add_test(tc, links);
     tcase_add_test(tc, many);
