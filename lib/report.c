@@ -45,9 +45,14 @@ static fs_error describe(const struct report *r, const char *kind, int code, con
     return e;
 }
 
-static void make(struct report *r, const char *kind, int code, const char *name, size_t len, uint64_t offset,
-                 const char *why)
+static void __attribute__((format(printf, 7, 0)))
+make(struct report *r, const char *kind, int code, const char *name, size_t len, uint64_t offset,
+     const char *fmt, va_list ap)
 {
+    char why[400];
+    if (!r)
+        return;
+    vsnprintf(why, sizeof why, fmt, ap);
     fs_error e = describe(r, kind, code, name, len, offset, why);
     if (r->first.code == 0)
         r->first = e;
@@ -61,43 +66,31 @@ static void make(struct report *r, const char *kind, int code, const char *name,
 int report_add(struct report *r, int code, const char *name, size_t len, uint64_t offset, const char *fmt,
                ...)
 {
-    char why[400];
     va_list ap;
-    if (!r)
-        return code;
     va_start(ap, fmt);
-    vsnprintf(why, sizeof why, fmt, ap);
+    make(r, NULL, code, name, len, offset, fmt, ap);
     va_end(ap);
-    make(r, NULL, code, name, len, offset, why);
-    return r->each ? 0 : code;
+    return r && r->each ? 0 : code;
 }
 
 int report_fatal(struct report *r, int code, const char *name, size_t len, uint64_t offset, const char *fmt,
                  ...)
 {
-    char why[400];
     va_list ap;
-    if (!r)
-        return code;
     va_start(ap, fmt);
-    vsnprintf(why, sizeof why, fmt, ap);
+    make(r, NULL, code, name, len, offset, fmt, ap);
     va_end(ap);
-    make(r, NULL, code, name, len, offset, why);
     return code;
 }
 
 int report_kind(struct report *r, const char *kind, int code, const char *name, size_t len, uint64_t offset,
                 const char *fmt, ...)
 {
-    char why[400];
     va_list ap;
-    if (!r)
-        return code;
     va_start(ap, fmt);
-    vsnprintf(why, sizeof why, fmt, ap);
+    make(r, kind, code, name, len, offset, fmt, ap);
     va_end(ap);
-    make(r, kind, code, name, len, offset, why);
-    return r->each ? 0 : code;
+    return r && r->each ? 0 : code;
 }
 
 void report_note(struct report *r, const char *kind, const char *name, size_t len, const char *fmt, ...)
