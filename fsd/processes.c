@@ -104,8 +104,8 @@ void process_ready(int ready_fd, bool foreground)
         let_go_of_terminal();
         say_to_log();
     }
-    while (write(ready_fd, "", 1) < 0 && errno == EINTR)
-        ;
+    for (int tries = 0; tries < 10 && write(ready_fd, "", 1) < 0; tries++)
+        ; /* all hangs on it, so one failure is not the end */
     close(ready_fd);
 }
 
