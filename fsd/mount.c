@@ -14,7 +14,6 @@
 
 #include "export.h"
 #include "info.h"
-#include "loop.h"
 #include "model_kind.h"
 #include "mountpoint.h"
 #include "ops.h"
@@ -25,7 +24,7 @@
 #include "thin_export.h"
 #include "waiting.h"
 
-enum { READAHEAD = 2 << 20, MAX_READ = 1 << 30, THREADS = 10 };
+enum { READAHEAD = 2 << 20, MAX_READ = 1 << 30 };
 
 struct mount {
     struct options o;
@@ -138,7 +137,6 @@ static int add_staging(struct mount *m)
 {
     const struct staging_options o = {
         .output = m->o.output, .settle = m->o.settle, .dtype = m->o.dtype, .mounted = m->tree};
-    loop_block_signals(); /* for its thread as well */
     int status = staging_new(&o, &m->staging);
     return status ? status : add_kind(&m->fs, m->staging);
 }
@@ -276,10 +274,16 @@ static void answer_first(struct fuse_session *se)
 
 static int loop(struct mount *m, struct fuse_session *se)
 {
-    int err = loop_run(se, m->o.max_threads == UNSET ? THREADS : (unsigned)m->o.max_threads);
+    struct fuse_loop_config *cfg = fuse_loop_cfg_create();
+    if (!cfg)
+        return no_memory();
+    if (m->o.max_threads != UNSET)
+        fuse_loop_cfg_set_max_threads(cfg, (unsigned)m->o.max_threads);
+    int err = fuse_session_loop_mt(se, cfg);
+    fuse_loop_cfg_destroy(cfg);
     if (err > 0)
         return EXIT_STOPPED; /* by a signal */
-    if (err == 0)
+    if (err == 0 || err == -ENODEV)
         return EXIT_OK; /* unmounted */
     say(m->mountpoint, "ended: %s", strerror(-err));
     return EXIT_SYSTEM;
@@ -301,13 +305,13 @@ static int serve(void *ctx, int ready_fd)
     if (status)
         goto out;
     fuse_set_log_func(fuse_says);
-    loop_block_signals();
     struct fuse_session *se = new_session(m);
     if (!se) {
         say(m->mountpoint, "cannot be mounted: %s", last_words[0] ? last_words : "FUSE refuses the options");
         status = EXIT_USAGE;
         goto out;
     }
+    fuse_set_signal_handlers(se);
     status = mount_session(m, se);
     if (status == 0) {
         if (!m->o.foreground && chdir("/") < 0)
@@ -320,6 +324,7 @@ static int serve(void *ctx, int ready_fd)
     if (m->staging)
         staging_stop(m->staging);
     waiting_stop();
+    fuse_remove_signal_handlers(se);
     fuse_session_destroy(se); /* nobody waits for what is still committed below */
 out:
     destroy(m);

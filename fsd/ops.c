@@ -18,7 +18,6 @@
 #include "ops_i.h"
 
 #include <errno.h>
-#include <linux/fuse.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,20 +41,6 @@ struct kind *ops_kind_of(const struct fs *fs, fuse_ino_t ino, uint64_t *id)
 {
     *id = (ino - FUSE_ROOT_ID) / 8;
     return fs->kind[(ino - FUSE_ROOT_ID) % 8]; /* the kernel asks only for numbers it was given */
-}
-
-bool ops_quick(const struct fuse_in_header *h)
-{
-    switch (h->opcode) {
-    case FUSE_FORGET:
-    case FUSE_BATCH_FORGET: return true;
-    case FUSE_LOOKUP:
-    case FUSE_GETATTR:
-    case FUSE_GETXATTR:
-    case FUSE_READDIR:
-    case FUSE_READDIRPLUS: return (h->nodeid - FUSE_ROOT_ID) % 8 == 0; /* the model's tree is all in memory */
-    default: return false;
-    }
 }
 
 double ops_timeout(const struct kind *k)

@@ -25,9 +25,4 @@ struct fs {
 
 extern const struct fuse_lowlevel_ops fs_ops; /* userdata: struct fs * */
 
-/* Is this request, of which the header is given, answered without reading, computing or waiting for anything?
- */
-struct fuse_in_header;
-bool ops_quick(const struct fuse_in_header *h);
-
 #endif
