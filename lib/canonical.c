@@ -160,14 +160,19 @@ static int model_items(const struct model *m, struct canonical_item **out, struc
     return err;
 }
 
+/* Both are to be released by the caller, also after an error. */
+static int model_header(const struct model *m, struct canonical_item **items, struct buf *header,
+                        struct report *r)
+{
+    int err = model_items(m, items, r);
+    return err < 0 ? err : canonical_header(*items, m->n_tensors, m->metadata, m->n_metadata, header, r);
+}
+
 int canonical_extents(const struct model *m, struct extents *x, struct report *r)
 {
     struct canonical_item *items = NULL;
     struct buf header = {0};
-    int err = model_items(m, &items, r);
-    if (err < 0)
-        return err;
-    err = canonical_header(items, m->n_tensors, m->metadata, m->n_metadata, &header, r);
+    int err = model_header(m, &items, &header, r);
     if (err < 0)
         goto out;
     err = extents_add_memory(x, header.p, header.len);
@@ -185,10 +190,7 @@ int canonical_header_text(const struct model *m, struct buf *out, struct report 
 {
     struct canonical_item *items = NULL;
     struct buf header = {0};
-    int err = model_items(m, &items, r);
-    if (err < 0)
-        return err;
-    err = canonical_header(items, m->n_tensors, m->metadata, m->n_metadata, &header, r);
+    int err = model_header(m, &items, &header, r);
     while (err == 0 && header.p[header.len - 1] == ' ')
         header.len--;
     if (err == 0)
