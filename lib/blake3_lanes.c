@@ -14,7 +14,6 @@ const unsigned char blake3_schedule[BLAKE3_ROUNDS][16] = {
 };
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#define WIDER      __attribute__((target("avx2")))
 #define HAVE_WIDER 1
 #endif
 
@@ -167,41 +166,50 @@ INLINE void parents(uint32_t in[2 * BLAKE3_LANES][8], uint32_t out[BLAKE3_LANES]
     store(value, out);
 }
 
+/* The same code for each set of vector instructions. */
+#define FORM(name, with)                                                                                     \
+    with static void chunks_##name(const unsigned char *p, uint64_t counter, uint32_t out[BLAKE3_LANES][8])  \
+    {                                                                                                        \
+        chunks(p, counter, out);                                                                             \
+    }                                                                                                        \
+    with static void parents_##name(uint32_t in[2 * BLAKE3_LANES][8], uint32_t out[BLAKE3_LANES][8])         \
+    {                                                                                                        \
+        parents(in, out);                                                                                    \
+    }
+
+struct form {
+    void (*chunks)(const unsigned char *p, uint64_t counter, uint32_t out[BLAKE3_LANES][8]);
+    void (*parents)(uint32_t in[2 * BLAKE3_LANES][8], uint32_t out[BLAKE3_LANES][8]);
+};
+
+FORM(plain, )
+static const struct form plain = {chunks_plain, parents_plain};
+
 #ifdef HAVE_WIDER
-WIDER static void chunks_wider(const unsigned char *p, uint64_t counter, uint32_t out[BLAKE3_LANES][8])
-{
-    chunks(p, counter, out);
-}
+FORM(avx2, __attribute__((target("avx2"))))
+FORM(avx512, __attribute__((target("avx512f,avx512vl,avx512bw"))))
+static const struct form avx2 = {chunks_avx2, parents_avx2}, avx512 = {chunks_avx512, parents_avx512};
 
-WIDER static void parents_wider(uint32_t in[2 * BLAKE3_LANES][8], uint32_t out[BLAKE3_LANES][8])
+/* Of the widest set what is useful here are its rotations, not its width. */
+static const struct form *form(void)
 {
-    parents(in, out);
+    if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
+        return &avx512;
+    return __builtin_cpu_supports("avx2") ? &avx2 : &plain;
 }
-
-static int wider(void)
+#else
+static const struct form *form(void)
 {
-    return __builtin_cpu_supports("avx2");
+    return &plain;
 }
 #endif
 
 void blake3_chunks(const unsigned char *p, uint64_t counter, uint32_t out[BLAKE3_LANES][8])
 {
-#ifdef HAVE_WIDER
-    if (wider()) {
-        chunks_wider(p, counter, out);
-        return;
-    }
-#endif
-    chunks(p, counter, out);
+    form()->chunks(p, counter, out);
 }
 
 void blake3_parents(uint32_t in[2 * BLAKE3_LANES][8], uint32_t out[BLAKE3_LANES][8])
 {
-#ifdef HAVE_WIDER
-    if (wider()) {
-        parents_wider(in, out);
-        return;
-    }
-#endif
-    parents(in, out);
+    form()->parents(in, out);
 }
