@@ -284,14 +284,50 @@ static int read_entry(struct zip *z, struct bytes_in *in, struct report *r)
     return err < 0 ? err : add_entry(z, &e, at, r);
 }
 
-/* The local header must tell the same; where the data lie is known only from it. */
-static int read_local(const struct zip *z, struct zip_entry *e, uint64_t end, struct report *r)
+/* A part of the file that holds local headers. */
+struct locals {
+    uint64_t at;
+    size_t have;
+    unsigned char b[65536];
+};
+
+static size_t local_size(const struct zip_entry *e)
 {
-    unsigned char b[LOCAL_SIZE + ZIP_NAME];
+    return LOCAL_SIZE + (size_t)e->name_len;
+}
+
+/* The local header of entry i, which fits into the file. With it those behind it that lie close are read: of
+ * small records a checkpoint may have thousands. */
+static int find_local(const struct zip *z, size_t i, struct locals *l, const unsigned char **b)
+{
+    const struct zip_entry *e = &z->entry[i];
+    if (e->header < l->at || !range_fits(e->header - l->at, local_size(e), l->have)) {
+        size_t n = local_size(e);
+        for (const struct zip_entry *f = e + 1; f < z->entry + z->n && f->header >= e->header + n &&
+                                                range_fits(f->header, local_size(f), z->source->size) &&
+                                                range_fits(f->header - e->header, local_size(f), sizeof l->b);
+             f++)
+            n = (size_t)(f->header - e->header) + local_size(f);
+        l->have = 0;
+        int err = source_read(z->source, e->header, l->b, n);
+        if (err < 0)
+            return err;
+        l->at = e->header;
+        l->have = n;
+    }
+    *b = l->b + (e->header - l->at);
+    return 0;
+}
+
+/* The local header must tell the same; where the data lie is known only from it. */
+static int read_local(const struct zip *z, size_t i, struct locals *l, uint64_t end, struct report *r)
+{
+    struct zip_entry *e = &z->entry[i];
+    const unsigned char *b;
     uint64_t at = e->header;
-    if (!range_fits(at, LOCAL_SIZE + (uint64_t)e->name_len, end))
+    if (!range_fits(at, local_size(e), end))
         return bad(r, at, "an entry lies outside the file");
-    int err = source_read(z->source, at, b, LOCAL_SIZE + (size_t)e->name_len);
+    int err = find_local(z, i, l, &b);
     if (err < 0)
         return failed(r, err, at);
     if (memcmp(b, "PK\3\4", 4) != 0)
@@ -305,6 +341,16 @@ static int read_local(const struct zip *z, struct zip_entry *e, uint64_t end, st
     if (!range_fits(e->data, e->packed, end))
         return bad(r, at, "an entry reaches past the directory's begin");
     return 0;
+}
+
+static int read_locals(const struct zip *z, uint64_t end, struct report *r)
+{
+    struct locals *l = calloc(1, sizeof *l);
+    int err = l ? 0 : failed(r, -ENOMEM, FS_NO_OFFSET);
+    for (size_t i = 0; i < z->n && err == 0; i++)
+        err = read_local(z, i, l, end, r);
+    free(l);
+    return err;
 }
 
 static int by_header(const void *a, const void *b)
@@ -347,8 +393,8 @@ int zip_open(struct zip *z, const struct source *s, struct report *r)
     if (err == 0 && bytes_in_left(&in))
         err = bad(r, bytes_in_at(&in), "the directory holds more than its entries");
     bytes_in_free(&in);
-    for (size_t i = 0; i < z->n && err == 0; i++)
-        err = read_local(z, &z->entry[i], e.offset, r);
+    if (err == 0)
+        err = read_locals(z, e.offset, r);
     return err < 0 ? err : check_overlap(z, r);
 }
 
