@@ -8,7 +8,6 @@
 /* A way to spell what leads to a directory: the beginning of a tensor's name, with the separator at its end.
  * Most directories have one; `c.d` and `c/d` are two of c/d. */
 struct tree_prefix {
-    uint64_t hash;
     const char *text;
     uint32_t len, next; /* next of the same directory */
     uint32_t above;     /* the one without the last component; INDEX_NONE: none */
@@ -208,7 +207,7 @@ static int add_prefix(struct build *b, uint32_t dir, const struct name_walk *w, 
     t->prefix = p;
     n = (uint32_t)t->n_prefixes++;
     p[n] = (struct tree_prefix){
-        .hash = w->hash, .text = w->name, .len = (uint32_t)w->to + 1, .next = INDEX_NONE, .above = *above};
+        .text = w->name, .len = (uint32_t)w->to + 1, .next = INDEX_NONE, .above = *above};
     *above = n;
     if (first == INDEX_NONE) {
         t->dir[dir].prefix = n;
@@ -466,7 +465,7 @@ static uint32_t find_joined(const struct tree *t, const struct tree_prefix *p, c
     if (name) {
         memcpy(name, p->text, p->len);
         memcpy(name + p->len, rest, len);
-        found = model_find(t->model, hash_bytes(p->hash, rest, len), name, p->len + len);
+        found = model_find(t->model, hash_bytes(0, name, p->len + len), name, p->len + len);
     }
     if (name != text)
         free(name);

@@ -130,7 +130,7 @@ bool model_changed(const struct model *m)
 
 const char *tensor_code(const struct tensor *t)
 {
-    return t->code ? t->code : tm_dtype_name(t->dtype);
+    return t->dtype == DTYPE_OTHER ? t->page->code : tm_dtype_name(t->dtype);
 }
 
 int model_extents(const struct model *m, const struct tensor *t, struct extents *x)

@@ -20,12 +20,11 @@ struct tensor {
     struct source *source;   /* one of the model's */
     uint64_t offset, nbytes; /* in the source, where there is no view */
     uint32_t name_len, rank;
-    uint8_t dtype;    /* tm_dtype, or DTYPE_OTHER */
-    const char *code; /* of a dtype that is another, or whose size does not fit the shape; else NULL */
+    uint8_t dtype;                /* tm_dtype, or DTYPE_OTHER */
     const struct thin_page *page; /* in a ThinTensor archive: what its manifest says */
 };
 
-enum { DTYPE_OTHER = 255 }; /* none of the table's: bytes with a name for their type */
+enum { DTYPE_OTHER = 255 }; /* in an archive: none of the table's, or its size does not fit the shape */
 
 struct metadata {
     struct json_text key, value;

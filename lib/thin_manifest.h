@@ -17,6 +17,7 @@ struct thin_page {
     fs_text id, kind;
     fs_opt_u64 layer;
     fs_text op, dtype;
+    const char *code; /* the dtype as a tensor's, once the page is one */
     const uint64_t *shape;
     size_t rank;
     fs_text layout;

@@ -13,7 +13,7 @@ static int no_memory(struct report *r)
 }
 
 /* The page's dtype is a name the format does not fix: one of ours in lower case, or anything. */
-static int set_dtype(struct model *m, const struct thin_page *p, struct tensor *t)
+static int set_dtype(struct model *m, struct thin_page *p, struct tensor *t)
 {
     char *code = arena_text(&m->arena, p->dtype.s, p->dtype.len);
     tm_dtype d;
@@ -23,15 +23,13 @@ static int set_dtype(struct model *m, const struct thin_page *p, struct tensor *
     for (size_t i = 0; i < p->dtype.len; i++)
         code[i] = (char)toupper((unsigned char)code[i]);
     t->dtype = DTYPE_OTHER;
-    t->code = code;
+    p->code = code;
     if (strlen(code) != p->dtype.len || tm_dtype_from_name(code, &d) < 0) {
         memcpy(code, p->dtype.s, p->dtype.len);
         return 0;
     }
-    if (p->rank <= INT32_MAX && tm_nbytes(d, (int)p->rank, p->shape, &size) == 0 && size == p->size) {
+    if (p->rank <= INT32_MAX && tm_nbytes(d, (int)p->rank, p->shape, &size) == 0 && size == p->size)
         t->dtype = (uint8_t)d;
-        t->code = NULL;
-    }
     return 0;
 }
 
@@ -45,7 +43,7 @@ static uint64_t place(const struct thin *t, uint32_t number)
 
 static int add_page(struct model *m, uint32_t number)
 {
-    const struct thin_page *p = &m->thin->manifest.pages[number];
+    struct thin_page *p = &m->thin->manifest.pages[number];
     struct tensor *t;
     if (p->id.len > UINT32_MAX || p->rank > INT32_MAX || model_add_tensor(m, &t) < 0)
         return -ENOMEM;
