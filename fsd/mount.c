@@ -162,7 +162,8 @@ static int build(struct mount *m)
         err = add_staging(m);
     if (err)
         return err;
-    (void)malloc_trim(0); /* what reading the header needed */
+    (void)malloc_trim(0);          /* what reading the header needed */
+    (void)mallopt(M_ARENA_MAX, 1); /* threads allocate little, and no heap of their own for it */
     fs->direct_io = m->o.direct_io;
     fs->max_read =
         m->o.max_read == UNSET ? 0 : (unsigned)(m->o.max_read < MAX_READ ? m->o.max_read : MAX_READ);
