@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "header.h"
+#include "leaves.h"
 #include "shards.h"
 
 static int no_memory(struct report *r)
@@ -233,6 +234,15 @@ static int add_tensors(struct model *m, struct model *part, struct report *r)
     return 0;
 }
 
+/* Of a checkpoint in several files. */
+static void add_leaves(struct model *m, struct model *part)
+{
+    if (part->leaves.len && m->leaves.len == 0)
+        leaves_begin(&m->leaves);
+    leaves_join(&m->leaves, &part->leaves);
+    buf_free(&part->leaves);
+}
+
 static int add_part(struct model *m, const char *name, enum source_how how, struct index *keys,
                     struct report *r)
 {
@@ -250,6 +260,7 @@ static int add_part(struct model *m, const char *name, enum source_how how, stru
     err = add_tensors(m, part, r);
     if (err == 0 && add_metadata(m, part, keys) < 0)
         err = no_memory(r);
+    add_leaves(m, part);
     directory_restrict(&m->source->st, &part->source->st);
     return err;
 }
@@ -290,6 +301,10 @@ static int read_parts(struct model *m, const struct shards *x, enum source_how h
     for (size_t i = 0; i < x->n && err == 0; i++)
         err = add_part(m, x->names[i], how, &keys, r);
     index_free(&keys);
+    if (m->leaves.len)
+        leaves_end(&m->leaves);
+    if (err == 0 && m->leaves.failed)
+        err = no_memory(r);
     if (err == 0)
         err = shards_compare(x, m, r);
     if (err == 0)

@@ -308,6 +308,17 @@ void leaves_begin(struct buf *b)
     buf_char(b, '[');
 }
 
+void leaves_join(struct buf *to, const struct buf *array)
+{
+    size_t frame = strlen("["
+                          "\n]\n");
+    if (array->len <= frame)
+        return;
+    if (to->len > 1)
+        buf_char(to, ',');
+    buf_add(to, array->p + 1, array->len - frame);
+}
+
 void leaves_end(struct buf *b)
 {
     buf_str(b, b->len > 1 ? "\n]\n" : "]\n");

@@ -26,8 +26,9 @@ void leaf_word(struct buf *b, const char *name, size_t len, const char *kind, co
 enum { LEAF_NOT_SAVED = 1, LEAF_EXTRA = 2 }; /* a buffer that state_dict leaves out; a plain attribute */
 void leaf_tensor(struct buf *b, const char *name, size_t len, const struct torch_tensor *x, unsigned how);
 
-/* Begins and ends the array. */
+/* Begins the array, appends what another, whole one holds, and ends it. */
 void leaves_begin(struct buf *b);
+void leaves_join(struct buf *to, const struct buf *array);
 void leaves_end(struct buf *b);
 
 /* A value as a component of names: "b:00ff", "(1, a)", "<torch.float32>". */

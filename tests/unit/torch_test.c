@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "model.h"
 #include "safetensors/safetensors.h"
@@ -211,6 +212,53 @@ static void check_valid(const char *file)
     free(said);
 }
 
+static void check_leaves(const struct model *m, const char *file)
+{
+    char path[512];
+    const cJSON *x = NULL;
+    snprintf(path, sizeof path, FIXTURES "valid/%s.json", file);
+    char *said = whole(path);
+    cJSON *want = json(said), *have = json(m->leaves.p);
+    ck_assert_msg(have != NULL, "leaves are no JSON: %s", m->leaves.p);
+    const cJSON *leaves = cJSON_GetObjectItemCaseSensitive(want, "leaves");
+    ck_assert_int_gt(cJSON_GetArraySize(leaves), 0);
+    cJSON_ArrayForEach(x, leaves) check_leaf(have, file, x);
+    cJSON_Delete(have);
+    cJSON_Delete(want);
+    free(said);
+}
+
+/* A checkpoint in several files has the leaves of all. */
+START_TEST(directory_of_files)
+{
+    static const char *const files[] = {"cycle.pt", "float_specials.pt", "quantized.pt"};
+    char dir[] = "/tmp/safetensors-torch.XXXXXX", path[512];
+    struct report r = {0};
+    struct model *m = NULL;
+    char *here = getcwd(NULL, 0);
+    ck_assert_ptr_nonnull(here);
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    for (int i = 0; i < 3; i++) {
+        char *from = NULL;
+        ck_assert_int_gt(asprintf(&from, "%s/" FIXTURES "valid/%s", here, files[i]), 0);
+        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+        ck_assert_int_eq(symlink(from, path), 0);
+        free(from);
+    }
+    int err = model_open(dir, SOURCE_MAP, &m, &r);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+        unlink(path);
+    }
+    rmdir(dir);
+    free(here);
+    ck_assert_msg(err == 0, "%s", r.first.message);
+    for (int i = 0; i < 3; i++)
+        check_leaves(m, files[i]);
+    model_free(m);
+}
+END_TEST
+
 START_TEST(valid_files)
 {
     int n = 0;
@@ -353,6 +401,7 @@ int main(void)
     TCase *t = tcase_create("fixtures");
     tcase_set_timeout(t, 300);
     tcase_add_test(t, valid_files);
+    tcase_add_test(t, directory_of_files);
     tcase_add_test(t, hostile_files);
     tcase_add_test(t, messages);
     tcase_add_test(t, public_calls);
