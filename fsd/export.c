@@ -159,7 +159,7 @@ void export_errors(struct kind *kind, struct buf *out)
     struct export_kind *k = (struct export_kind *)kind;
     uint64_t size;
     for (size_t i = 0; i < N_FORMS; i++)
-        if ((forms[i].extents != as_thin || k->model->dir) && look(k, i, &size) < 0)
+        if (look(k, i, &size) < 0)
             buf_printf(out, "%s: %s\n", forms[i].ending + 1, k->state[i].why);
 }
 

@@ -236,7 +236,8 @@ int thin_export_model(const struct model *m, const struct thin_options *o, struc
                       struct report *r)
 {
     if (!m->dir) {
-        report_kind(r, "config-missing", -EINVAL, NULL, 0, FS_NO_OFFSET, "not a model directory");
+        report_kind(r, "config-missing", -EINVAL, NULL, 0, FS_NO_OFFSET,
+                    "only a model directory says in its config.json what the model is");
         return -EINVAL;
     }
     struct thin_export *x = calloc(1, sizeof *x);

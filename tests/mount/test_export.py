@@ -89,6 +89,11 @@ class Export(MountTest):
         want = b"".join(e[3] for k in ("I64", "F32", "U8") for e in entries if e[1] == k)
         self.assertTrue(data == want)
 
+    def test_what_is_missing_has_a_reason(self):
+        mnt = self.mount(self.write([("a", "U8", [1], b"x")]))
+        self.assertEqual(os.listdir(mnt + "/.export"), ["model.safetensors"])
+        self.assertRegex(read(mnt + "/.safetensors/export-error"), rb"\Athin: [^\n]*config[^\n]*\n\Z")
+
     def test_an_export_cannot_be_changed(self):
         mnt = self.mount(self.write([("a", "U8", [1], b"x")]))
         self.assert_errno(errno.EROFS, open, self.export(mnt), "wb")
