@@ -71,51 +71,12 @@ static int ignore_string(struct json *j)
     return fail(j, "the text ends inside a string");
 }
 
-static bool digit(const struct json *j)
-{
-    return j->p < j->end && *j->p >= '0' && *j->p <= '9';
-}
-
-static int digits(struct json *j)
-{
-    if (!digit(j))
-        return fail(j, "a digit expected");
-    while (digit(j))
-        j->p++;
-    return 0;
-}
-
-static int ignore_number(struct json *j)
-{
-    if (*j->p == '-')
-        j->p++;
-    if (j->p < j->end && *j->p == '0') {
-        j->p++;
-        if (digit(j))
-            return fail(j, "a number with a leading zero");
-    } else if (digits(j) < 0) {
-        return -1;
-    }
-    if (j->p < j->end && *j->p == '.') {
-        j->p++;
-        if (digits(j) < 0)
-            return -1;
-    }
-    if (j->p < j->end && (*j->p | 32) == 'e') {
-        j->p++;
-        if (j->p < j->end && (*j->p == '+' || *j->p == '-'))
-            j->p++;
-        return digits(j);
-    }
-    return 0;
-}
-
 static int ignore_scalar(struct json *j, char c)
 {
     if (c == '"')
         return ignore_string(j);
     if (c == '-' || (c >= '0' && c <= '9'))
-        return ignore_number(j);
+        return json_number(j);
     const char *word = c == 't' ? "true" : c == 'f' ? "false" : "null";
     size_t n = strlen(word);
     if ((size_t)(j->end - j->p) < n || memcmp(j->p, word, n) != 0)

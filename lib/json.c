@@ -214,11 +214,8 @@ static int digits(struct json *j)
     return 0;
 }
 
-/* A number of any kind. One too large for a double is refused, as the reference does. */
-static int skip_number(struct json *j)
+int json_number(struct json *j)
 {
-    const char *from = j->p;
-    char text[64];
     if (*j->p == '-')
         j->p++;
     if (j->p < j->end && *j->p == '0')
@@ -237,6 +234,16 @@ static int skip_number(struct json *j)
         if (digits(j) < 0)
             return -1;
     }
+    return 0;
+}
+
+/* One too large for a double is refused, as the reference does. */
+static int skip_number(struct json *j)
+{
+    const char *from = j->p;
+    char text[64];
+    if (json_number(j) < 0)
+        return -1;
     size_t n = (size_t)(j->p - from);
     if (n < sizeof text) { /* longer ones are let through: nothing reads their value */
         memcpy(text, from, n);

@@ -58,6 +58,9 @@ int json_string(struct json *j, struct arena *a, struct json_text *out);
 /* An integer from 0 to 2^64 - 1, exactly, written without sign, point or exponent. */
 int json_u64(struct json *j, uint64_t *out);
 
+/* Passes over a number of any kind and size, at whose beginning p is. */
+int json_number(struct json *j);
+
 /* `null`. */
 int json_null(struct json *j);
 

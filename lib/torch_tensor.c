@@ -92,11 +92,22 @@ static int take_offset(struct torch *t, const struct value *v, uint64_t *offset)
     return 0;
 }
 
+static int take_shape(struct torch *t, const struct value *size, const struct value *stride,
+                      struct torch_tensor *x)
+{
+    uint32_t rank = 0;
+    int err = torch_dims(t, size, &x->shape, &x->rank);
+    if (err == 0)
+        err = torch_dims(t, stride, &x->stride, &rank);
+    if (err == 0 && rank != x->rank)
+        err = torch_refuse(t, "a tensor with %u sizes and %u strides", x->rank, rank);
+    return err;
+}
+
 int torch_strided(struct torch *t, const struct value *storage, tm_dtype dtype, const struct value *offset,
                   const struct value *size, const struct value *stride, struct value **out)
 {
     struct torch_tensor *x;
-    uint32_t rank = 0;
     if (storage->kind != VALUE_STORAGE)
         return torch_refuse(t, "a tensor over something that is no storage");
     struct value *v = torch_new_tensor(t, &x);
@@ -106,11 +117,7 @@ int torch_strided(struct torch *t, const struct value *storage, tm_dtype dtype, 
     x->dtype = dtype;
     int err = take_offset(t, offset, &x->offset);
     if (err == 0)
-        err = torch_dims(t, size, &x->shape, &x->rank);
-    if (err == 0)
-        err = torch_dims(t, stride, &x->stride, &rank);
-    if (err == 0 && rank != x->rank)
-        err = torch_refuse(t, "a tensor with %u sizes and %u strides", x->rank, rank);
+        err = take_shape(t, size, stride, x);
     if (err == 0)
         err = torch_check_tensor(t, x, x->storage->nbytes);
     *out = v;
@@ -232,18 +239,13 @@ static int without_bytes(struct torch *t, const struct value *dtype, const struc
                          const struct value *stride, const char *why, struct value **out)
 {
     struct torch_tensor *x;
-    uint32_t rank;
     struct value *v = torch_new_tensor(t, &x);
     if (!v)
         return torch_no_memory(t);
     x->nothing = why;
     int err = take_dtype(t, dtype, &x->dtype);
     if (err == 0)
-        err = torch_dims(t, size, &x->shape, &x->rank);
-    if (err == 0)
-        err = torch_dims(t, stride, &x->stride, &rank);
-    if (err == 0 && rank != x->rank)
-        err = torch_refuse(t, "a tensor with %u sizes and %u strides", x->rank, rank);
+        err = take_shape(t, size, stride, x);
     if (err == 0)
         err = torch_check_tensor(t, x, 0);
     *out = v;
