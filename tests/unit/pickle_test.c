@@ -7,6 +7,7 @@
 
 #include "number.h"
 #include "pickle.h"
+#include "support.h"
 
 static void show(struct buf *b, const struct value *v, int depth);
 
@@ -408,20 +409,17 @@ START_TEST(floats_as_text)
 }
 END_TEST
 
-int main(void)
+static void tests(TCase *t)
 {
-    Suite *s = suite_create("pickle");
-    TCase *t = tcase_create("machine");
     tcase_add_loop_test(t, right_pickles, 0, sizeof right / sizeof right[0]);
     tcase_add_loop_test(t, wrong_pickles, 0, sizeof wrong / sizeof wrong[0]);
     tcase_add_test(t, deep_keys);
     tcase_add_test(t, costly_keys);
     tcase_add_test(t, costly_values);
     tcase_add_test(t, floats_as_text);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+    return unit_run("pickle", tests);
 }

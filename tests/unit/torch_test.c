@@ -13,6 +13,7 @@
 
 #include "model.h"
 #include "safetensors/safetensors.h"
+#include "support.h"
 
 #define FIXTURES "tests/fixtures/torch/"
 
@@ -395,20 +396,16 @@ START_TEST(public_calls)
 }
 END_TEST
 
-int main(void)
+static void tests(TCase *t)
 {
-    Suite *s = suite_create("torch");
-    TCase *t = tcase_create("fixtures");
-    tcase_set_timeout(t, 300);
     tcase_add_test(t, valid_files);
     tcase_add_test(t, directory_of_files);
     tcase_add_test(t, hostile_files);
     tcase_add_test(t, messages);
     tcase_add_test(t, public_calls);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+    return unit_run("torch", tests);
 }

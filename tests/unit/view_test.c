@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "source.h"
+#include "support.h"
 #include "view.h"
 
 enum { RANK = 4 };
@@ -140,17 +141,13 @@ START_TEST(contiguous)
 }
 END_TEST
 
-int main(void)
+static void tests(TCase *t)
 {
-    Suite *s = suite_create("view");
-    TCase *t = tcase_create("view");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, gathered, 0, 2 * sizeof samples / sizeof samples[0]);
     tcase_add_test(t, contiguous);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+    return unit_run("view", tests);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../zip_make.h"
+#include "support.h"
 #include "unpack.h"
 #include "zip.h"
 
@@ -363,21 +364,17 @@ START_TEST(interrupted)
 }
 END_TEST
 
-int main(void)
+static void tests(TCase *t)
 {
-    Suite *s = suite_create("zip");
-    TCase *t = tcase_create("zip");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, each_rule, 0, sizeof rules / sizeof rules[0]);
     tcase_add_test(t, truncated);
     tcase_add_test(t, reading);
     tcase_add_test(t, unpacking);
     tcase_add_test(t, damaged_streams);
     tcase_add_test(t, interrupted);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(void)
+{
+    return unit_run("zip", tests);
 }
