@@ -5,6 +5,7 @@ STBIN names the folder of the commands (default: build).
 """
 import contextlib
 import errno
+import functools
 import json
 import os
 import re
@@ -31,6 +32,23 @@ ITEM = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "I16": 2, "U16": 2, "F16": 2,
 def needs_root(test):
     test.needs_root = True
     return test
+
+
+@functools.lru_cache(None)
+def namespace():
+    """What to put before a command so that nobody else sees what it mounts, and why that is not possible: one of them is None.
+
+    In a chroot whose root is no mount point nothing can be made private; there all must be so already."""
+    why = ""
+    for argv in (["unshare", "-m"], ["unshare", "-m", "--propagation", "unchanged"]):
+        with tempfile.TemporaryDirectory() as d:
+            p = subprocess.run(argv + ["mount", "-t", "tmpfs", "none", d], stderr=subprocess.PIPE, text=True)
+            if p.returncode == 0 and not os.path.ismount(d):
+                return argv, None
+            why = why or p.stderr.strip()
+            if os.path.ismount(d):
+                subprocess.run(["umount", d])
+    return None, "mounting is not permitted here: " + why
 
 
 def model(path, entries, metadata=None):

@@ -18,6 +18,7 @@ import mounting
 
 AS_USER = ["test_user", "test_read", "test_xattr", "test_lifecycle", "test_mountpoint", "test_source", "test_options",
            "test_tree.Tree"]
+NO_MTAB = "/etc/mtab is missing, without which fusermount3 unmounts nothing: ln -s /proc/self/mounts /etc/mtab"
 AGAIN = "ST_AGAIN_AS_USER"   # in the environment: this is the second run
 
 
@@ -27,11 +28,8 @@ def usable():
     except OSError as e:
         return "/dev/fuse: %s" % e.strerror
     if mounting.ROOT:   # containers may have the device and yet not let us mount
-        with tempfile.TemporaryDirectory() as d:
-            p = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", d], stderr=subprocess.PIPE, text=True)
-            if p.returncode != 0:
-                return "mounting is not permitted here: " + p.stderr.strip()
-    return None
+        return mounting.namespace()[1]
+    return None if os.path.exists("/etc/mtab") else NO_MTAB
 
 
 class Result(unittest.TextTestResult):
@@ -75,7 +73,7 @@ exec setpriv --reuid nobody --regid nogroup --clear-groups --inh-caps=-all /usr/
 
 def as_user(modules):
     with tempfile.TemporaryDirectory() as d:
-        p = subprocess.Popen(["unshare", "-m", "sh", "-c", NAMESPACE, "sh", d, mounting.TESTS, mounting.BIN] + modules,
+        p = subprocess.Popen(mounting.namespace()[0] + ["sh", "-c", NAMESPACE, "sh", d, mounting.TESTS, mounting.BIN] + modules,
                              env=dict(os.environ, **{AGAIN: "1"}), stdout=subprocess.PIPE, text=True)
         last = ""
         for line in p.stdout:
@@ -111,7 +109,10 @@ def main():
     # Of what was asked for, and of what means something to an ordinary user, the narrower.
     modules = [max(n, u, key=len) for n in names for u in AS_USER if (n + ".").startswith(u + ".") or
                (u + ".").startswith(n + ".")]
-    if mounting.ROOT and modules:
+    if mounting.ROOT and modules and not os.path.exists("/etc/mtab"):
+        print("SKIP, as an ordinary user: " + NO_MTAB)
+        skipped += 1
+    elif mounting.ROOT and modules:
         more = as_user(modules)
         passed, failed, skipped = passed + more[0], failed + more[1], skipped + more[2]
     sys.stderr.flush()

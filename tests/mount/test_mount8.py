@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 
-from mounting import BIN, MOUNT, MountTest, mounts, needs_root, read, run
+from mounting import BIN, MOUNT, MountTest, mounts, namespace, needs_root, read, run
 
 SCRIPT = r'''
 set -e
@@ -26,7 +26,7 @@ class Mount8(MountTest):
         os.symlink("a, b.safetensors", self.path("link"))
 
     def inside(self, script):
-        p = subprocess.run(["unshare", "-m", "sh", "-c", SCRIPT, "sh", self.tmp, script], stdin=subprocess.DEVNULL,
+        p = subprocess.run(namespace()[0] + ["sh", "-c", SCRIPT, "sh", self.tmp, script], stdin=subprocess.DEVNULL,
                            capture_output=True, text=True, timeout=60)
         return p.returncode, p.stdout, p.stderr
 

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 
-from mounting import MOUNT, MountTest, keeper_and_server, mounts, needs_root, processes, read, run, wait_for
+from mounting import MOUNT, MountTest, keeper_and_server, mounts, namespace, needs_root, processes, read, run, wait_for
 
 
 class MountPoint(MountTest):
@@ -61,7 +61,7 @@ class MountPoint(MountTest):
     @needs_root
     def test_without_the_device(self):
         script = "mount -t tmpfs none /dev && exec '%s' '%s' '%s'" % (MOUNT, self.source, self.new_dir())
-        status, out, err = run("unshare", "-m", "sh", "-c", script)
+        status, out, err = run(*namespace()[0], "sh", "-c", script)
         self.assertEqual((status, out), (2, ""))
         self.assertRegex(err, r"\Amount\.safetensors: /dev/fuse: missing: [^\n]+\n\Z")
 
