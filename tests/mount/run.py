@@ -111,7 +111,8 @@ def main():
                (u + ".").startswith(n + ".")]
     if mounting.ROOT and modules and not os.path.exists("/etc/mtab"):
         print("SKIP, as an ordinary user: " + NO_MTAB)
-        skipped += 1
+        ci = os.environ.get("CI") == "true"
+        failed, skipped = failed + ci, skipped + (not ci)
     elif mounting.ROOT and modules:
         more = as_user(modules)
         passed, failed, skipped = passed + more[0], failed + more[1], skipped + more[2]
