@@ -202,24 +202,54 @@ int thin_index_pages(const struct thin_manifest *m, struct index *x)
     return 0;
 }
 
+bool thin_record_readable(const struct thin *t, const struct thin_record *x)
+{
+    /* Nothing can be read anywhere, but beyond what a file offset can say. */
+    return x->stored ? range_fits(x->offset, x->stored, t->source->size) : x->offset <= INT64_MAX;
+}
+
+static bool record_has_id(const void *ctx, uint32_t number, const void *key, size_t len)
+{
+    const fs_text *id = &((const struct thin_record *)ctx)[number].id;
+    return id->len == len && memcmp(id->s, key, len) == 0;
+}
+
+uint32_t thin_find_record(const struct thin *t, const fs_text *id)
+{
+    return index_find(&t->by_id, hash_bytes(0, id->s, id->len), record_has_id, t->records, id->s, id->len);
+}
+
+static int index_records(struct thin *t)
+{
+    for (uint32_t i = 0; i < t->n_records; i++) {
+        struct thin_record *x = &t->records[i];
+        uint64_t hash = hash_bytes(0, x->id.s, x->id.len);
+        uint32_t before = thin_find_record(t, &x->id);
+        x->again = before != INDEX_NONE;
+        if (!x->again && index_add(&t->by_id, hash, i) < 0)
+            return -ENOMEM;
+        if (x->again && (thin_record_readable(t, x) || !thin_record_readable(t, &t->records[before])))
+            index_replace(&t->by_id, hash, before, i);
+    }
+    return 0;
+}
+
 /* Which record belongs to which page. */
 static int connect(struct thin *t)
 {
     size_t n = t->manifest.n_pages;
     int err = thin_index_pages(&t->manifest, &t->pages);
+    if (err == 0)
+        err = index_records(t);
     if (err < 0)
         return err;
     t->record_of = malloc((n ? n : 1) * sizeof *t->record_of);
     if (!t->record_of)
         return -ENOMEM;
     for (size_t i = 0; i < n; i++)
-        t->record_of[i] = INDEX_NONE;
-    for (uint32_t i = 0; i < t->n_records; i++) {
-        uint32_t page = thin_find_page(&t->manifest, &t->pages, &t->records[i].id);
-        t->records[i].page = page;
-        if (page != INDEX_NONE && t->record_of[page] == INDEX_NONE)
-            t->record_of[page] = i;
-    }
+        t->record_of[i] = thin_find_record(t, &t->manifest.pages[i].id);
+    for (uint32_t i = 0; i < t->n_records; i++)
+        t->records[i].page = thin_find_page(&t->manifest, &t->pages, &t->records[i].id);
     return 0;
 }
 
@@ -243,6 +273,8 @@ void thin_free(struct thin *t)
     free(t->records);
     free(t->record_of);
     index_free(&t->pages);
+    index_free(&t->by_id);
+    source_free(t->empty);
     arena_free(&t->arena);
 }
 

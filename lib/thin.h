@@ -14,6 +14,7 @@ struct thin_record {
     uint64_t offset, stored, raw;
     uint32_t flags;
     uint32_t page; /* number of its page in the manifest, INDEX_NONE if there is none */
+    bool again;    /* one before it has the same id */
     unsigned char checksum[32];
 };
 
@@ -25,8 +26,10 @@ struct thin {
     struct thin_manifest manifest;
     struct thin_record *records;
     size_t n_records, room_records;
-    struct index pages;  /* of the manifest, by id; of several with one id the last */
-    uint32_t *record_of; /* of each page the first of its records, INDEX_NONE */
+    struct index pages;   /* of the manifest, by id; of several with one id the last */
+    struct index by_id;   /* records; of several with one id the last that can be read */
+    uint32_t *record_of;  /* of each page the record of its id, INDEX_NONE */
+    struct source *empty; /* owned; stands for the bytes of pages that lie in none. NULL: there are none */
     struct arena arena;
 };
 
@@ -38,6 +41,10 @@ void thin_free(struct thin *t);
 int thin_index_pages(const struct thin_manifest *m, struct index *x);
 uint32_t thin_find_page(const struct thin_manifest *m, const struct index *x, const fs_text *id);
 
+/* The record of that id; its number or INDEX_NONE. Do its bytes lie in the file? */
+uint32_t thin_find_record(const struct thin *t, const fs_text *id);
+bool thin_record_readable(const struct thin *t, const struct thin_record *x);
+
 /* The rules a manifest must keep. 0, or a negative errno as report_add gives it. */
 int thin_check_manifest(const struct thin_manifest *m, const struct index *pages, struct report *r);
 
@@ -45,6 +52,9 @@ int thin_check_manifest(const struct thin_manifest *m, const struct index *pages
  * before them those of the manifest, in the format's order, are a verification. */
 int thin_check_table(const struct thin *t, struct report *r);
 int thin_check_payload(const struct thin *t, struct report *r);
+
+/* Is what was written to fd a sound archive? A save_options' approve; says verify-failed. */
+int thin_approve(int fd, struct report *r);
 
 /* Reader for model_open: all rules but those about digests are checked. */
 int thin_read_model(struct model *m, struct report *r);

@@ -71,26 +71,15 @@ static void check_record(struct verify *v, const struct thin_record *x)
         found(v, "checksum-fields-differ", &x->id, x->offset, "the manifest gives another checksum");
 }
 
-static bool record_has_id(const void *ctx, uint32_t number, const void *key, size_t len)
-{
-    const fs_text *id = &((const struct thin_record *)ctx)[number].id;
-    return id->len == len && memcmp(id->s, key, len) == 0;
-}
-
 static void check_records(struct verify *v)
 {
     const struct thin *t = v->t;
-    struct index seen = {0};
     for (uint32_t i = 0; i < t->n_records && v->err == 0; i++) {
         const struct thin_record *x = &t->records[i];
-        uint64_t hash = hash_bytes(0, x->id.s, x->id.len);
-        if (index_find(&seen, hash, record_has_id, t->records, x->id.s, x->id.len) != INDEX_NONE)
+        if (x->again)
             found(v, "duplicate-record", &x->id, x->offset, "an id for the second time");
-        else if (index_add(&seen, hash, i) < 0)
-            v->err = no_memory(v);
         check_record(v, x);
     }
-    index_free(&seen);
     for (size_t i = 0; i < t->manifest.n_pages && v->err == 0; i++)
         if (!t->manifest.pages[i].fused_to.s && t->record_of[i] == INDEX_NONE)
             found(v, "page-without-record", &t->manifest.pages[i].id, FS_NO_OFFSET,
@@ -153,14 +142,15 @@ int thin_check_table(const struct thin *t, struct report *r)
     return v.err;
 }
 
-static bool readable(const struct thin *t, const struct thin_record *x)
+/* Of no bytes it does not matter where they lie, be it beyond the end. */
+static struct hash_range range(const struct thin *t, uint64_t off, uint64_t len)
 {
-    return range_fits(x->offset, x->stored, t->source->size);
+    return (struct hash_range){.source = t->source, .off = len ? off : 0, .len = len};
 }
 
 static void judge_record(struct verify *v, const struct thin_record *x, const struct hash_range *h)
 {
-    if (!readable(v->t, x) || h->err == -EIO)
+    if (!thin_record_readable(v->t, x) || h->err == -EIO)
         found(v, "blob-unreadable", &x->id, x->offset, "cannot be read");
     else if (h->err < 0 && v->err == 0)
         v->err = report_fatal(v->r, h->err, x->id.s, x->id.len, x->offset, "%s", strerror(-h->err));
@@ -173,13 +163,12 @@ static void judge_record(struct verify *v, const struct thin_record *x, const st
 static int find_slice(struct verify *v, const struct thin_page *p, struct hash_range *h)
 {
     const struct thin *t = v->t;
-    uint32_t parent = thin_find_page(&t->manifest, &t->pages, &p->fused_to);
-    uint32_t record = parent == INDEX_NONE ? INDEX_NONE : t->record_of[parent];
+    uint32_t record = thin_find_record(t, &p->fused_to);
     uint64_t off = p->fused_offset.value, end;
     if (record == INDEX_NONE)
         return 0;
     const struct thin_record *x = &t->records[record];
-    if (!readable(t, x)) {
+    if (!thin_record_readable(t, x)) {
         found(v, "fused-parent-unread", &p->id, x->offset, "the page it lies in cannot be read");
         return -1;
     }
@@ -187,7 +176,7 @@ static int find_slice(struct verify *v, const struct thin_page *p, struct hash_r
         found(v, "fused-slice-range", &p->id, x->offset, "its slice goes beyond the end of its parent");
         return -1;
     }
-    *h = (struct hash_range){.source = t->source, .off = x->offset + off, .len = p->size};
+    *h = range(t, x->offset + off, p->size);
     return 1;
 }
 
@@ -213,8 +202,7 @@ int thin_check_payload(const struct thin *t, struct report *r)
         return no_memory(&v);
     for (size_t i = 0; i < t->n_records; i++) {
         const struct thin_record *x = &t->records[i];
-        h[i] =
-            (struct hash_range){.source = t->source, .off = x->offset, .len = readable(t, x) ? x->stored : 0};
+        h[i] = range(t, x->offset, thin_record_readable(t, x) ? x->stored : 0);
     }
     if (hash_ranges(h, t->n_records, NULL) < 0)
         v.err = no_memory(&v);
