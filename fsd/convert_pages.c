@@ -28,12 +28,14 @@ static int open_archive(const char *path, struct model **m)
     return err;
 }
 
-static int save(const char *path, struct extents *x)
+static int save(const char *path, struct extents *x, int (*approve)(int fd, struct report *r))
 {
     struct report w = {0};
     struct save_options o = save_plain;
     struct timespec last;
     convert_progress(&o, &last);
+    o.approve = approve;
+    o.parents = true;
     int err = save_extents(path, x, &o, &w);
     convert_progress_end(&o);
     if (err < 0)
@@ -41,30 +43,11 @@ static int save(const char *path, struct extents *x)
     return err;
 }
 
-static int save_and_verify(const char *path, struct extents *x)
-{
-    struct model *m = NULL;
-    int err = save(path, x);
-    if (err == 0)
-        err = open_archive(path, &m);
-    model_free(m);
-    return err;
-}
-
-static int make_dir(const char *path)
-{
-    if (mkdir(path, 0777) == 0 || errno == EEXIST)
-        return 0;
-    int err = -errno;
-    say(path, "%s", strerror(-err));
-    return err;
-}
-
 static int save_page(const struct thin *t, const struct thin_record *p, const char *dir)
 {
     struct extents x = {0};
     struct buf path = {0};
-    buf_printf(&path, "%s/", dir);
+    buf_str(&path, dir);
     buf_add(&path, p->id.s, p->id.len);
     buf_str(&path, ".bin");
     int err = path.failed ? -ENOMEM : memchr(p->id.s, 0, p->id.len) ? -EINVAL : 0;
@@ -73,7 +56,7 @@ static int save_page(const struct thin *t, const struct thin_record *p, const ch
     if (err < 0)
         say(dir, "a page cannot be written: %s", strerror(-err));
     else
-        err = save(path.p, &x);
+        err = save(path.p, &x, NULL);
     extents_free(&x);
     buf_free(&path);
     return err;
@@ -89,7 +72,7 @@ static int save_manifest(const struct thin *t, const char *dir)
     if (err < 0)
         say(dir, "%s", strerror(-err));
     else
-        err = save(path.p, &x);
+        err = save(path.p, &x, NULL);
     extents_free(&x);
     buf_free(&text);
     buf_free(&path);
@@ -103,11 +86,11 @@ int thin_extract(const char *from, const char *dir)
     int err = open_archive(from, &m);
     if (err < 0)
         return EXIT_SYSTEM;
-    buf_printf(&pages, "%s/pages", dir);
-    err = pages.failed ? -ENOMEM : make_dir(dir);
-    if (err == 0)
-        err = make_dir(pages.p);
-    if (err == 0)
+    buf_printf(&pages, "%s/pages/", dir);
+    err = pages.failed ? -ENOMEM : save_make_parents(AT_FDCWD, pages.p);
+    if (err < 0)
+        say(dir, "%s", strerror(-err));
+    else
         err = save_manifest(m->thin, dir);
     for (size_t i = 0; i < m->thin->n_records && err == 0; i++)
         err = save_page(m->thin, &m->thin->records[i], pages.p);
@@ -124,7 +107,7 @@ int thin_pack(const char *manifest, const char *pages, const char *to)
     if (err < 0)
         say(manifest, "%s", r.first.message);
     else
-        err = save_and_verify(to, &x);
+        err = save(to, &x, thin_approve);
     extents_free(&x);
     return err < 0 ? EXIT_SYSTEM : EXIT_OK;
 }
@@ -138,10 +121,6 @@ int thin_repack(const char *from, const char *to, const char *layout)
         say(from, "repack-same-path: source and target must differ");
         return EXIT_SYSTEM;
     }
-    if (!thin_is_layout(layout)) {
-        say(from, "repack-layout: no layout '%s'", layout);
-        return EXIT_SYSTEM;
-    }
     int err = open_archive(from, &m);
     if (err < 0)
         return EXIT_SYSTEM;
@@ -149,7 +128,7 @@ int thin_repack(const char *from, const char *to, const char *layout)
     if (err < 0)
         say(from, "%s", r.first.message);
     else
-        err = save_and_verify(to, &x);
+        err = save(to, &x, thin_approve);
     extents_free(&x);
     model_free(m);
     return err < 0 ? EXIT_SYSTEM : EXIT_OK;

@@ -55,6 +55,19 @@ static int failed(struct save *s, int err, const char *what)
     return report_fatal(s->r, err, NULL, 0, FS_NO_OFFSET, "%s: %s", what, strerror(-err));
 }
 
+int save_make_parents(int dir, const char *path)
+{
+    char *part = strdup(path);
+    int err = part ? 0 : -ENOMEM;
+    for (char *p = part; err == 0 && (p = strchr(p + 1, '/')) != NULL; *p = '/') {
+        *p = 0;
+        if (mkdirat(dir, part, 0777) < 0 && errno != EEXIST)
+            err = -errno;
+    }
+    free(part);
+    return err;
+}
+
 static int open_directory(struct save *s, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -66,6 +79,9 @@ static int open_directory(struct save *s, const char *path)
         return failed(s, -ENOENT, "cannot be written");
     if (*s->base == 0 || strcmp(s->base, ".") == 0 || strcmp(s->base, "..") == 0)
         return failed(s, -EISDIR, "cannot be written");
+    int err = s->o->parents ? save_make_parents(s->o->dir, s->dir_name) : 0;
+    if (err < 0)
+        return failed(s, err, "its directory");
     s->dir = openat(s->o->dir, s->dir_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return s->dir < 0 ? failed(s, -errno, "its directory") : 0;
 }
@@ -241,6 +257,8 @@ int save_extents(const char *path, const struct extents *x, const struct save_op
         err = copy_all(&s);
     if (err == 0)
         err = check_sources(&s);
+    if (err == 0 && o->approve)
+        err = o->approve(s.fd, r);
     if (err == 0)
         err = settle(&s);
     if (s.temporary[0])

@@ -4,6 +4,7 @@
 #ifndef SAVE_H
 #define SAVE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -15,7 +16,11 @@ struct save_options {
      * result. */
     int (*progress)(void *ctx, uint64_t done, uint64_t total);
     void *ctx;
-    uid_t uid; /* owner of the new file; (uid_t)-1: the writing process's */
+    /* Looks at the whole new file before it replaces anything. Not 0 (a negative errno, said to r): it never
+     * does. NULL: nobody looks. */
+    int (*approve)(int fd, struct report *r);
+    bool parents; /* makes the directories that are missing on the way to path */
+    uid_t uid;    /* owner of the new file; (uid_t)-1: the writing process's */
     gid_t gid;
     int dir; /* descriptor of the directory that path is relative to; AT_FDCWD */
 };
@@ -28,6 +33,9 @@ extern const struct save_options save_plain; /* no progress, no owner, relative 
  * -ENOENT, -EACCES, -EROFS, -ENOSPC, -EIO (a source changed, or the disk), ..., all said to r; the temporary
  * file is then gone and the target as it was. */
 int save_extents(const char *path, const struct extents *x, const struct save_options *o, struct report *r);
+
+/* Makes the directories before each slash of a path that are missing, relative to the directory dir. */
+int save_make_parents(int dir, const char *path);
 
 /* Is that the name of a temporary file of ours? */
 int save_is_temporary(const char *name);

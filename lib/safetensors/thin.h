@@ -109,8 +109,8 @@ typedef struct fs_thin_options {
 } fs_thin_options;
 
 /* Converts a model directory (config.json, *.safetensors) to an archive, byte for byte as the ThinTensor tool
- * does, and verifies what was written. The target is replaced only when all went well; a failed verification
- * alone comes after that. o may be NULL. 0 or a negative errno; e->kind names the error. Hashes and copies
+ * does, and verifies what was written. The target is replaced only when all went well; directories missing on
+ * the way to it are made. o may be NULL. 0 or a negative errno; e->kind names the error. Hashes and copies
  * every byte of the model: takes its time, in threads of its own. */
 int fs_thin_convert(const char *dir, const char *to, const fs_thin_options *o, fs_error *e);
 
