@@ -10,6 +10,7 @@
 #include "shelf.h"
 #include "thin_repack.h"
 #include "thin_write.h"
+#include "utf8.h"
 
 struct pack {
     struct report *r;
@@ -99,8 +100,8 @@ static int note_name(struct pack *p, const char *name, size_t len)
 static int note_file(struct pack *p, const FTSENT *e, size_t skip)
 {
     size_t len = e->fts_namelen;
-    if (len < 5 || memcmp(e->fts_name + len - 4, ".bin", 4) != 0)
-        return 0;
+    if (len < 5 || memcmp(e->fts_name + len - 4, ".bin", 4) != 0 || utf8_span(e->fts_name, len) != len)
+        return 0; /* an id is UTF-8 */
     fs_text id = {e->fts_name, len - 4};
     int err = note_name(p, id.s, id.len);
     uint32_t page = thin_find_page(&p->m, &p->pages, &id);
@@ -113,7 +114,7 @@ static int note_file(struct pack *p, const FTSENT *e, size_t skip)
 static int find_files(struct pack *p, const char *dir)
 {
     char *copy = strdup(dir), *paths[] = {copy, NULL};
-    FTS *all = copy ? fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, NULL) : NULL;
+    FTS *all = copy ? fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL) : NULL;
     FTSENT *e;
     int err = 0;
     size_t skip = strlen(dir);

@@ -105,10 +105,13 @@ static int find_parts(struct repack *x, uint32_t layer, const struct fusing *f, 
         pages[i] = thin_find_page(&t->manifest, &t->pages, &name);
         if (pages[i] == INDEX_NONE || x->blobs[pages[i]].n_parts == 0)
             return fail(x, "fuse-page-missing", id, "");
+    }
+    for (uint32_t i = 0; i < f->n; i++) {
         const struct thin_page *p = &t->manifest.pages[pages[i]], *first = &t->manifest.pages[pages[0]];
         if (p->rank != 2 || first->dtype.len != p->dtype.len ||
             memcmp(first->dtype.s, p->dtype.s, p->dtype.len) != 0 || first->shape[1] != p->shape[1])
-            return fail(x, "fuse-incompatible", id, "not a matrix of the same dtype and width as the first");
+            return fail(x, "fuse-incompatible", p->id.s,
+                        "not a matrix of the same dtype and width as the first");
     }
     return 0;
 }
@@ -177,6 +180,22 @@ static int add_parent(struct repack *x, uint32_t layer, const struct fusing *f, 
     return 0;
 }
 
+/* The names of the pages that came may be taken. */
+static int check_again(struct repack *x)
+{
+    struct thin *t = x->t;
+    struct report found = {0};
+    index_free(&t->pages);
+    if (thin_index_pages(&t->manifest, &t->pages) < 0)
+        return no_memory(x);
+    int err = thin_check_manifest(&t->manifest, &t->pages, &found);
+    if (err == -ENOMEM)
+        return no_memory(x);
+    if (err < 0)
+        report_kind(x->r, "manifest-invalid", err, NULL, 0, FS_NO_OFFSET, "%s", found.first.message);
+    return err;
+}
+
 static int fused_decode(struct repack *x)
 {
     struct thin *t = x->t;
@@ -189,9 +208,9 @@ static int fused_decode(struct repack *x)
             if (err < 0)
                 return err;
         }
-    index_free(&t->pages);
-    if (thin_index_pages(&t->manifest, &t->pages) < 0)
-        return no_memory(x);
+    int err = check_again(x);
+    if (err < 0)
+        return err;
     take_tape(x, true);
     take_manifest(x, false);
     return 0;
@@ -205,14 +224,6 @@ static const struct {
     {"hot_stream_v1", hot_stream},
     {"fused_decode_v1", fused_decode},
 };
-
-bool thin_is_layout(const char *layout)
-{
-    for (size_t i = 0; i < 3; i++)
-        if (strcmp(layouts[i].name, layout) == 0)
-            return true;
-    return false;
-}
 
 /* Room for the pages there are and those that fusing may add: with fewer pages than it needs it fails. */
 static int prepare(struct repack *x)

@@ -5,12 +5,9 @@
 
 #include "thin.h"
 
-/* Is that the name of a layout? */
-bool thin_is_layout(const char *layout);
-
 /* The archive t, sound in all, with its blobs in another order, or with the projections of each layer fused.
  * The manifest of t is changed by the latter. Errors by kind: repack-layout, fuse-page-missing,
- * fuse-incompatible. */
+ * fuse-incompatible, manifest-invalid. */
 int thin_repack_extents(struct thin *t, const char *layout, struct extents *out, struct report *r);
 
 /* An archive from a manifest file and a directory of ID.bin files. Errors by kind: manifest-parse,
