@@ -33,20 +33,26 @@ static void put_number(struct buf *out, const char *name, unsigned level, uint64
     buf_printf(out, "%" PRIu64, v);
 }
 
-static void put_word(struct buf *out, const char *name, const char *word)
+static void put_word(struct buf *out, const char *name, unsigned level, const char *word)
 {
-    key(out, name, 1);
+    key(out, name, level);
     buf_str(out, word);
 }
 
+/* Where the target's directory is, or, as far as it would be made, where that would be. */
 static uint64_t free_space(const char *path)
 {
     struct statvfs v;
-    const char *slash = strrchr(path, '/');
-    char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-    uint64_t bytes = dir && statvfs(dir, &v) == 0 ? (uint64_t)v.f_bavail * v.f_frsize : 0;
+    char *dir = strdup(path), *slash;
+    int err = -1;
+    while (dir && err < 0 && (slash = strrchr(dir, '/')) != NULL && slash != dir) {
+        *slash = 0;
+        err = statvfs(dir, &v);
+    }
+    if (dir && err < 0)
+        err = statvfs(*path == '/' ? "/" : ".", &v);
     free(dir);
-    return bytes;
+    return err == 0 ? (uint64_t)v.f_bavail * v.f_frsize : 0;
 }
 
 /* Shards in the order of their names, each with what the archive takes from it. */
@@ -56,27 +62,19 @@ struct shard {
     size_t last; /* blob after which it is no longer needed */
 };
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct shard *)a)->source->name, ((const struct shard *)b)->source->name);
-}
-
 static size_t list_shards(struct thin_export *x, struct shard *v)
 {
     const struct thin_build *b = thin_export_build(x);
     size_t n = 0;
-    for (size_t i = 0; i < b->n_tensors; i++) {
+    for (; thin_export_shard(x, n); n++)
+        v[n] = (struct shard){.source = thin_export_shard(x, n)};
+    for (size_t i = 0, k = 0; i < b->n_tensors; i++) {
         const struct source *s = b->tensors[thin_export_page(x, i)].tensor->source;
-        size_t k = 0;
-        while (k < n && v[k].source != s)
-            k++;
-        if (k == n)
-            v[n++] = (struct shard){.source = s};
+        while (v[k].source != s) /* mostly the one of the page before */
+            k = (k + 1) % n;
         v[k].pages++;
         v[k].last = i;
     }
-    if (n)
-        qsort(v, n, sizeof *v, by_name);
     return n;
 }
 
@@ -107,15 +105,20 @@ static void put_points(struct buf *out, struct thin_export *x, const char *dir, 
     key(out, "deletion_points", 1);
     buf_char(out, '[');
     for (size_t i = 0; i < n; i++) {
-        const fs_text *id = &b->tensors[thin_export_page(x, v[i].last)].id;
+        const fs_text *id = v[i].pages ? &b->tensors[thin_export_page(x, v[i].last)].id : NULL;
         key(out, NULL, 2);
         buf_char(out, '{');
         put_path(out, "source_shard", 3, dir, v[i].source->name);
         put_number(out, "source_bytes", 3, v[i].source->size);
         put_number(out, "retained_pages", 3, v[i].pages);
-        put_number(out, "after_page_index", 3, v[i].last);
-        key(out, "after_page_id", 3);
-        buf_json_string(out, id->s, id->len);
+        if (id) {
+            put_number(out, "after_page_index", 3, v[i].last);
+            key(out, "after_page_id", 3);
+            buf_json_string(out, id->s, id->len);
+        } else {
+            put_word(out, "after_page_index", 3, "null");
+            put_word(out, "after_page_id", 3, "null");
+        }
         jtree_line(out, 2);
         buf_char(out, '}');
     }
@@ -169,9 +172,9 @@ static void put_report(struct buf *out, const struct convert_job *j, struct thin
     put_number(out, "available_bytes_before", 1, available);
     put_number(out, "projected_minimum_available_bytes", 1, available > size ? available - size : 0);
     put_number(out, "minimum_free_bytes", 1, 0);
-    put_word(out, "consume_source_shards", "false");
-    put_word(out, "payload_checksums_computed", "true");
-    put_word(out, "meets_minimum_free_requirement", available >= size ? "true" : "false");
+    put_word(out, "consume_source_shards", 1, "false");
+    put_word(out, "payload_checksums_computed", 1, "true");
+    put_word(out, "meets_minimum_free_requirement", 1, available >= size ? "true" : "false");
     put_points(out, x, dir, shards, n);
     put_warnings(out, thin_export_build(x));
     buf_str(out, "\n}\n");
@@ -181,7 +184,10 @@ int convert_report(const struct convert_job *j, struct thin_export *x)
 {
     struct buf out = {0};
     char *dir = realpath(j->from, NULL);
-    struct shard *shards = calloc(thin_export_build(x)->n_tensors + 1, sizeof *shards);
+    size_t n = 0;
+    while (thin_export_shard(x, n))
+        n++;
+    struct shard *shards = calloc(n + 1, sizeof *shards);
     int err = dir && shards ? 0 : -ENOMEM;
     if (err == 0) {
         put_report(&out, j, x, dir, shards);

@@ -136,7 +136,7 @@ static bool is_other(const struct kind *k, size_t i)
     for (size_t p = 0; p < m->n_parts; p++)
         if (strcmp(m->part[p]->source->name, m->dir->names[i]) == 0)
             return false;
-    return strlen(m->dir->names[i]) <= 255;
+    return strlen(m->dir->names[i]) <= 255 && directory_is_file(m->dir, m->dir->names[i]);
 }
 
 static int open_other(const struct kind *k, uint64_t id, struct content *c, struct stat *st)

@@ -23,13 +23,21 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static bool is_file(int dir, const struct dirent *e)
+static bool is_file(int dir, const char *name)
 {
     struct stat st;
-    if (e->d_type == DT_REG)
-        return true;
-    return (e->d_type == DT_LNK || e->d_type == DT_UNKNOWN) && fstatat(dir, e->d_name, &st, 0) == 0 &&
-           S_ISREG(st.st_mode);
+    return fstatat(dir, name, &st, 0) == 0 && S_ISREG(st.st_mode);
+}
+
+bool directory_is_file(const struct directory *d, const char *name)
+{
+    return is_file(shelf_dir(d->shelf), name);
+}
+
+/* A shard that is a link to nowhere, as in a cache only half filled, is not left out in silence. */
+static bool is_wanted(int dir, const struct dirent *e)
+{
+    return e->d_type == DT_REG || directory_ends(e->d_name, ".safetensors") || is_file(dir, e->d_name);
 }
 
 static int list(struct directory *d, struct report *r)
@@ -46,7 +54,7 @@ static int list(struct directory *d, struct report *r)
         return report_fatal(r, err, NULL, 0, FS_NO_OFFSET, "%s", strerror(-err));
     }
     while (err == 0 && (e = readdir(all)) != NULL) {
-        if (!is_file(fd, e))
+        if (!is_wanted(fd, e))
             continue;
         if (d->n_names == room) {
             room = room ? room * 2 : 16;
@@ -250,8 +258,8 @@ static int add_part(struct model *m, const char *name, enum source_how how, stru
     size_t before = r->count;
     int err = directory_part(m->dir, name, how, &part, r);
     if (err == -ENOENT)
-        err =
-            report_kind(r, "shard-missing", -EBADMSG, name, strlen(name), FS_NO_OFFSET, "named by the index");
+        err = report_kind(r, "shard-missing", -EBADMSG, name, strlen(name), FS_NO_OFFSET,
+                          "named by the index, or by a link that leads nowhere");
     else if (err < 0 && r->each && r->count > before)
         err = 0; /* said; the others are looked at as well */
     if (err < 0 || !part)

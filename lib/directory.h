@@ -9,7 +9,7 @@
 
 struct directory {
     struct shelf *shelf;
-    char **names; /* of all its regular files, sorted by their bytes */
+    char **names; /* of its regular files, and all *.safetensors whatever they are; sorted by their bytes */
     size_t n_names;
     struct stat st;
 };
@@ -35,6 +35,9 @@ int directory_read(const struct directory *d, const char *name, struct buf *out,
  * said. */
 int directory_part(const struct directory *d, const char *name, enum source_how how, struct model **out,
                    struct report *r);
+
+/* Is that name a regular file, or leads to one? */
+bool directory_is_file(const struct directory *d, const char *name);
 
 /* Has the name that ending? */
 bool directory_ends(const char *name, const char *ending);

@@ -8,9 +8,11 @@
 #include <time.h>
 
 #include "checked.h"
+#include "json.h"
 #include "thin.h"
 #include "thin_input.h"
 #include "thin_write.h"
+#include "utf8.h"
 
 bool (*thin_export_interrupted)(void);
 
@@ -63,7 +65,10 @@ static int hash_small(struct thin_export *x, const char *name, fs_text *out)
     struct buf text = {0};
     unsigned char digest[32];
     char hex[65];
-    int err = directory_read(x->in.dir, name, &text, x->b.r);
+    struct report quiet = {0};
+    int err = directory_read(x->in.dir, name, &text, &quiet);
+    if (err < 0 && err != -ENOENT)
+        report_kind(x->b.r, "io", err, name, strlen(name), FS_NO_OFFSET, "%s", quiet.first.message);
     if (err == 0) {
         blake3_hash(text.p, text.len, digest);
         thin_hex(digest, hex);
@@ -135,10 +140,14 @@ static int make_sizes(struct thin_export *x)
     uint64_t size;
     thin_manifest_write(&x->b.manifest, &text);
     size = THIN_HEADER + text.len;
-    bool failed = text.failed;
+    struct json j = {.start = text.p, .p = text.p, .end = text.p + text.len};
+    bool failed = text.failed, nested = !failed && json_skip(&j, 0) < 0;
     buf_free(&text);
     if (failed)
         return thin_no_memory(&x->b);
+    if (nested) /* what the configuration nests is in the manifest one level deeper */
+        return thin_fail(&x->b, "verify-failed", NULL,
+                         "manifest-parse: more than 127 arrays and objects inside each other");
     for (size_t i = 0; i < x->b.n_tensors; i++) {
         if (x->b.tensors[i].id.len > THIN_ID_MAX)
             return thin_fail(&x->b, "manifest-invalid", &x->b.tensors[i].id, "an id of more than 4096 bytes");
@@ -168,6 +177,8 @@ static int read_layers(struct thin_build *b)
 static int build(struct thin_export *x, const struct thin_options *o)
 {
     struct thin_build *b = &x->b;
+    if (o->arch && utf8_span(o->arch, strlen(o->arch)) != strlen(o->arch))
+        return report_fatal(b->r, -EINVAL, NULL, 0, FS_NO_OFFSET, "the architecture's name is not UTF-8");
     int err = thin_input_config(&x->in, b->r);
     if (err == 0)
         err = thin_input_tensors(&x->in, b);
@@ -281,6 +292,11 @@ uint64_t thin_export_prefix(const struct thin_export *x)
 const struct thin_build *thin_export_build(const struct thin_export *x)
 {
     return &x->b;
+}
+
+const struct source *thin_export_shard(const struct thin_export *x, size_t i)
+{
+    return i < x->in.n_parts ? x->in.part[i]->source : NULL;
 }
 
 uint32_t thin_export_page(const struct thin_export *x, size_t i)

@@ -44,6 +44,9 @@ extern bool (*thin_export_interrupted)(void);
 
 const struct thin_build *thin_export_build(const struct thin_export *x);
 
+/* The shards of an export opened by path, in the order of their names; NULL: there are no more. */
+const struct source *thin_export_shard(const struct thin_export *x, size_t i);
+
 /* Number of the tensor that is the i-th blob. */
 uint32_t thin_export_page(const struct thin_export *x, size_t i);
 uint64_t thin_export_prefix(const struct thin_export *x); /* bytes before the first blob */

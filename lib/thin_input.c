@@ -70,6 +70,8 @@ static int open_shard(struct thin_input *in, const char *name, struct report *r)
     int err = directory_part(in->dir, name, SOURCE_MAP, &m, &quiet);
     if (err == -ENOMEM)
         return no_memory(r);
+    if (err == -ENOENT)
+        return failed(r, "io", -EINVAL, name, strerror(ENOENT));
     if (err < 0)
         return report_kind(r, err == -EBADMSG || err == -ENOTSUP ? "safetensors-invalid" : "io", -EINVAL,
                            NULL, 0, FS_NO_OFFSET, "%s", quiet.first.message);
