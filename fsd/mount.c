@@ -337,8 +337,10 @@ static void mounted(void *ctx)
     struct mount *m = ctx;
     m->device = mountpoint_device(m->mountpoint);
     int64_t bytes = m->o.readahead == UNSET ? READAHEAD : m->o.readahead;
-    if (m->device && mountpoint_readahead(m->device, (uint64_t)bytes) < 0 && m->o.readahead != UNSET)
-        say(m->mountpoint, "option readahead: only root can set it; the kernel's own is used");
+    int err = m->device ? mountpoint_readahead(m->device, (uint64_t)bytes) : 0;
+    if (err < 0 && m->o.readahead != UNSET)
+        say(m->mountpoint, "option readahead: %s; the kernel's own is used",
+            geteuid() == 0 ? strerror(-err) : "only root can set it");
 }
 
 static void stopped(void *ctx)
