@@ -30,7 +30,7 @@ class Export(MountTest):
             exported = os.path.join(mnt, ".export", base)
             self.assertEqual(os.stat(exported).st_size, os.stat(path).st_size)   # before anything is read
             self.assertEqual(read(exported), read(path))
-            status, _, said = run("cp", exported, self.path("copy"))
+            status, _, said = run("cp", "-f", exported, self.path("copy"))   # of a file for reading only, as the copy is
             self.assertEqual((status, said), (0, ""))
             self.assertEqual(read(self.path("copy")), read(path))
 
@@ -39,7 +39,7 @@ class Export(MountTest):
                  ("many", "unaligned_data", "zero_dim_between", "header_order_differs", "metadata_unicode", "name_nul")]
         for n, path in enumerate(found):
             mnt = self.mount(path, at="mnt%d" % n)
-            run("cp", os.path.join(mnt, ".export", os.path.basename(path)), self.path("cp.safetensors"))
+            run("cp", "-f", os.path.join(mnt, ".export", os.path.basename(path)), self.path("cp.safetensors"))
             self.assertEqual(run(CONVERT, path, self.path("convert.safetensors")), (0, "", ""))
             self.assertEqual(read(self.path("cp.safetensors")), read(self.path("convert.safetensors")))
 

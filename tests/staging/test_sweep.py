@@ -24,6 +24,8 @@ ACROSS = 26   # the step that moves a file into another model
 
 
 def usable():
+    if not mounting.ROOT:
+        return "needs root: what is traced cannot become root, as fusermount3 must"
     if not shutil.which("strace"):
         return "no strace"
     p = subprocess.run(["strace", "-o", "/dev/null", "-e", "inject=getppid:error=EIO", "true"], stderr=subprocess.PIPE, text=True)
