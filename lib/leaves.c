@@ -310,13 +310,12 @@ void leaves_begin(struct buf *b)
 
 void leaves_join(struct buf *to, const struct buf *array)
 {
-    size_t frame = strlen("["
-                          "\n]\n");
-    if (array->len <= frame)
+    enum { FRAME = 4 }; /* "[" before and "\n]\n" after */
+    if (array->len <= FRAME)
         return;
     if (to->len > 1)
         buf_char(to, ',');
-    buf_add(to, array->p + 1, array->len - frame);
+    buf_add(to, array->p + 1, array->len - FRAME);
 }
 
 void leaves_end(struct buf *b)
