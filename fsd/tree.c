@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "huge.h"
+
 /* A way to spell what leads to a directory: the beginning of a tensor's name, with the separator at its end.
  * Most directories have one; `c.d` and `c/d` are two of c/d. */
 struct tree_prefix {
@@ -131,7 +133,7 @@ static void *grown(void *p, size_t n, size_t *room, size_t size)
     if (n < *room)
         return p;
     size_t want = *room ? *room * 2 : 16;
-    p = want < UINT32_MAX ? realloc(p, want * size) : NULL;
+    p = want < UINT32_MAX ? in_huge_pages(realloc(p, want * size), want * size) : NULL;
     if (p)
         *room = want;
     return p;
@@ -396,7 +398,8 @@ static int add_files(struct build *b)
     int err = 0;
     if (t->n_dirs + n > UINT32_MAX / 4)
         return -ENOMEM;
-    struct tree_entry *e = realloc(t->entry, (t->n_dirs + n) * sizeof *e);
+    size_t bytes = (t->n_dirs + n) * sizeof(struct tree_entry);
+    struct tree_entry *e = in_huge_pages(realloc(t->entry, bytes), bytes);
     if (!e)
         return -ENOMEM;
     t->entry = e;

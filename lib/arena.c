@@ -6,13 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "huge.h"
+
 struct arena_block {
     struct arena_block *below;
     size_t size;
     alignas(max_align_t) unsigned char data[];
 };
 
-enum { SMALLEST = 4096, LARGEST = 1 << 20 };
+enum { SMALLEST = 4096, LARGEST = 16 << 20 };
 
 /* Blocks double in size up to LARGEST, so that small models stay small and large ones need few blocks. */
 static int grow(struct arena *a, size_t need)
@@ -24,7 +26,7 @@ static int grow(struct arena *a, size_t need)
         size = need;
     if (size > SIZE_MAX - sizeof(struct arena_block))
         return -1;
-    struct arena_block *b = malloc(sizeof *b + size);
+    struct arena_block *b = in_huge_pages(malloc(sizeof *b + size), sizeof *b + size);
     if (!b)
         return -1;
     b->below = a->top;

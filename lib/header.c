@@ -9,6 +9,7 @@
 
 #include "buf.h"
 #include "checked.h"
+#include "huge.h"
 #include "safetensors/tensor.h"
 
 enum { ENTRY_BYTES = 96 }; /* of a tensor in a usual header: a guess at how many there will be */
@@ -480,7 +481,7 @@ int header_read(struct model *m, struct report *r)
     int err = read_length(m, r, &len);
     if (err < 0)
         return err;
-    char *text = malloc((size_t)len);
+    char *text = in_huge_pages(malloc((size_t)len), (size_t)len);
     if (!text)
         return no_memory(&h);
     err = source_read(m->source, 8, text, (size_t)len);

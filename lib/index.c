@@ -5,9 +5,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
+
+#include "huge.h"
 
 uint64_t hash_base, hash_power[5];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -68,24 +69,11 @@ static void place(struct index_slot *slot, size_t mask, struct index_slot what)
     slot[i] = what;
 }
 
-/* Large tables are asked for in huge pages: almost every access to them would miss the TLB. */
-static struct index_slot *new_slots(size_t size)
-{
-    enum { HUGE_PAGE = 2 << 20 };
-    size_t bytes = size * sizeof(struct index_slot);
-    if (bytes < HUGE_PAGE)
-        return malloc(bytes);
-    struct index_slot *slot = aligned_alloc(HUGE_PAGE, bytes); /* a power of two as well */
-    if (slot)
-        (void)madvise(slot, bytes, MADV_HUGEPAGE);
-    return slot;
-}
-
 static int resize(struct index *x, size_t size)
 {
     if (size > UINT32_MAX)
         return -ENOMEM;
-    struct index_slot *slot = new_slots(size);
+    struct index_slot *slot = in_huge_pages(malloc(size * sizeof *slot), size * sizeof *slot);
     if (!slot)
         return -ENOMEM;
     memset(slot, 0xFF, size * sizeof *slot); /* INDEX_NONE */

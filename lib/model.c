@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "directory.h"
+#include "huge.h"
 #include "safetensors/tensor.h"
 #include "thin.h"
 
@@ -59,7 +60,7 @@ static void *more(void *p, size_t n, size_t *room, size_t size)
     size_t want = *room ? *room * 2 : 16;
     if (want >= UINT32_MAX || want > SIZE_MAX / size) /* numbers of tensors are 32 bits */
         return NULL;
-    p = realloc(p, want * size);
+    p = in_huge_pages(realloc(p, want * size), want * size);
     if (p)
         *room = want;
     return p;

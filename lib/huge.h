@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ * Large pieces of memory in huge pages: a model of many tensors is read several times faster than its memory
+ * is faulted in page by page, and almost every access to a large table would miss the TLB. */
+#ifndef HUGE_H
+#define HUGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+/* Advises the kernel about what malloc gave, NULL included, and returns it. */
+static inline void *in_huge_pages(void *p, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)2 << 20, start = ((uintptr_t)p + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)p + bytes) & ~(page - 1);
+    if (p && bytes >= 2 * page && end > start)
+        (void)madvise((char *)p + (start - (uintptr_t)p), end - start, MADV_HUGEPAGE);
+    return p;
+}
+
+#endif
