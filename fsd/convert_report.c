@@ -70,8 +70,8 @@ static size_t list_shards(struct thin_export *x, struct shard *v)
         v[n] = (struct shard){.source = thin_export_shard(x, n)};
     for (size_t i = 0, k = 0; i < b->n_tensors; i++) {
         const struct source *s = b->tensors[thin_export_page(x, i)].tensor->source;
-        while (v[k].source != s) /* mostly the one of the page before */
-            k = (k + 1) % n;
+        for (size_t tries = 0; tries < n && v[k].source != s; tries++) /* mostly that of the page before */
+            k = k + 1 < n ? k + 1 : 0;
         v[k].pages++;
         v[k].last = i;
     }
