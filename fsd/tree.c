@@ -133,7 +133,7 @@ static void *grown(void *p, size_t n, size_t *room, size_t size)
     if (n < *room)
         return p;
     size_t want = *room ? *room * 2 : 16;
-    p = want < UINT32_MAX ? in_huge_pages(realloc(p, want * size), want * size) : NULL;
+    p = want < UINT32_MAX ? realloc(p, want * size) : NULL;
     if (p)
         *room = want;
     return p;

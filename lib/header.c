@@ -489,7 +489,7 @@ int header_read(struct model *m, struct report *r)
         report_fatal(r, err, NULL, 0, 8, "cannot be read: %s", strerror(-err));
         goto out;
     }
-    index_expect(&m->by_name, (size_t)len / ENTRY_BYTES);
+    model_expect(m, (size_t)len / ENTRY_BYTES);
     h.j = (struct json){.start = text, .p = text, .end = text + len};
     err = read_object(&h);
     if (err == 0 && h.bad == 0)

@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-/* Advises the kernel about what malloc gave, NULL included, and returns it. */
+/* Advises the kernel about what malloc gave, NULL included, and returns it. Not for what is to grow: realloc
+ * could then only copy it. */
 static inline void *in_huge_pages(void *p, size_t bytes)
 {
     const uintptr_t page = (uintptr_t)2 << 20, start = ((uintptr_t)p + page - 1) & ~(page - 1);

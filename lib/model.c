@@ -60,10 +60,19 @@ static void *more(void *p, size_t n, size_t *room, size_t size)
     size_t want = *room ? *room * 2 : 16;
     if (want >= UINT32_MAX || want > SIZE_MAX / size) /* numbers of tensors are 32 bits */
         return NULL;
-    p = in_huge_pages(realloc(p, want * size), want * size);
+    p = realloc(p, want * size);
     if (p)
         *room = want;
     return p;
+}
+
+void model_expect(struct model *m, size_t n)
+{
+    index_expect(&m->by_name, n);
+    if (m->tensors || n == 0 || n >= UINT32_MAX / 2)
+        return;
+    m->tensors = in_huge_pages(malloc(n * sizeof *m->tensors), n * sizeof *m->tensors);
+    m->room_tensors = m->tensors ? n : 0; /* else it grows by and by */
 }
 
 int model_add_tensor(struct model *m, struct tensor **out)

@@ -63,8 +63,10 @@ int model_read(struct source *s, struct model **out, struct report *r);
 bool model_changed(const struct model *m);
 
 /* For readers. All -ENOMEM; model_add_tensor gives the new tensor, zeroed, in *out, which is valid until the
- * next is added. model_index says under which name it can be found: -EEXIST if that name is taken. */
+ * next is added. model_index says under which name it can be found: -EEXIST if that name is taken.
+ * model_expect makes room for about n tensors at once, if it can. */
 struct model *model_new(struct source *s);
+void model_expect(struct model *m, size_t n);
 int model_add_tensor(struct model *m, struct tensor **out);
 int model_index(struct model *m, uint32_t number);
 
