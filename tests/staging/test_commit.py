@@ -40,9 +40,13 @@ class ByItself(StagingTest):
     def test_not_while_it_is_written(self):
         new = (self.start("none", settle=600), self.new_model())[1]
         for i in range(30):
+            begin = time.monotonic()
             stage(new + "/w%d" % i, b"x", "U8", [1])
             time.sleep(0.05)
-            self.assertFalse(os.path.exists(self.output("new")))
+            written = os.path.exists(self.output("new"))
+            if time.monotonic() - begin > 0.5:
+                self.skipTest("the machine stood still for longer than it takes to settle")
+            self.assertFalse(written)
         self.until(lambda: os.path.exists(self.output("new")), "commit")
         self.assertEqual(len(load(self.output("new"))[0]), 30)
         inode = os.stat(self.output("new")).st_ino
