@@ -411,6 +411,7 @@ END_TEST
 
 static void tests(TCase *t)
 {
+    tcase_set_timeout(t, 4);
     tcase_add_loop_test(t, right_pickles, 0, sizeof right / sizeof right[0]);
     tcase_add_loop_test(t, wrong_pickles, 0, sizeof wrong / sizeof wrong[0]);
     tcase_add_test(t, deep_keys);

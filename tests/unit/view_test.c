@@ -143,6 +143,7 @@ END_TEST
 
 static void tests(TCase *t)
 {
+    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, gathered, 0, 2 * sizeof samples / sizeof samples[0]);
     tcase_add_test(t, contiguous);
 }

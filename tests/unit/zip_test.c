@@ -366,6 +366,7 @@ END_TEST
 
 static void tests(TCase *t)
 {
+    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, each_rule, 0, sizeof rules / sizeof rules[0]);
     tcase_add_test(t, truncated);
     tcase_add_test(t, reading);
