@@ -26,6 +26,9 @@ void convert_progress_end(const struct save_options *o);
 /* Prints what a conversion would do. 0 or a negative errno. */
 int convert_report(const struct convert_job *j, struct thin_export *x);
 
+/* Writes what belongs to an archive, making missing directories. approve: see save_options. */
+int convert_save(const char *path, const struct extents *x, int (*approve)(int fd, struct report *r));
+
 int convert_to_thin(const struct convert_job *j);
 int thin_extract(const char *from, const char *dir);
 int thin_pack(const char *manifest, const char *pages, const char *to);

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "convert.h"
 #include "say.h"
@@ -28,7 +26,7 @@ static int open_archive(const char *path, struct model **m)
     return err;
 }
 
-static int save(const char *path, struct extents *x, int (*approve)(int fd, struct report *r))
+int convert_save(const char *path, const struct extents *x, int (*approve)(int fd, struct report *r))
 {
     struct report w = {0};
     struct save_options o = save_plain;
@@ -56,7 +54,7 @@ static int save_page(const struct thin *t, const struct thin_record *p, const ch
     if (err < 0)
         say(dir, "a page cannot be written: %s", strerror(-err));
     else
-        err = save(path.p, &x, NULL);
+        err = convert_save(path.p, &x, NULL);
     extents_free(&x);
     buf_free(&path);
     return err;
@@ -72,7 +70,7 @@ static int save_manifest(const struct thin *t, const char *dir)
     if (err < 0)
         say(dir, "%s", strerror(-err));
     else
-        err = save(path.p, &x, NULL);
+        err = convert_save(path.p, &x, NULL);
     extents_free(&x);
     buf_free(&text);
     buf_free(&path);
@@ -107,7 +105,7 @@ int thin_pack(const char *manifest, const char *pages, const char *to)
     if (err < 0)
         say(manifest, "%s", r.first.message);
     else
-        err = save(to, &x, thin_approve);
+        err = convert_save(to, &x, thin_approve);
     extents_free(&x);
     return err < 0 ? EXIT_SYSTEM : EXIT_OK;
 }
@@ -128,7 +126,7 @@ int thin_repack(const char *from, const char *to, const char *layout)
     if (err < 0)
         say(from, "%s", r.first.message);
     else
-        err = save(to, &x, thin_approve);
+        err = convert_save(to, &x, thin_approve);
     extents_free(&x);
     model_free(m);
     return err < 0 ? EXIT_SYSTEM : EXIT_OK;

@@ -62,12 +62,11 @@ struct shard {
     size_t last; /* blob after which it is no longer needed */
 };
 
-static size_t list_shards(struct thin_export *x, struct shard *v)
+static void list_shards(struct thin_export *x, struct shard *v, size_t n)
 {
     const struct thin_build *b = thin_export_build(x);
-    size_t n = 0;
-    for (; thin_export_shard(x, n); n++)
-        v[n] = (struct shard){.source = thin_export_shard(x, n)};
+    for (size_t i = 0; i < n; i++)
+        v[i] = (struct shard){.source = thin_export_shard(x, i)};
     for (size_t i = 0, k = 0; i < b->n_tensors; i++) {
         const struct source *s = b->tensors[thin_export_page(x, i)].tensor->source;
         for (size_t tries = 0; tries < n && v[k].source != s; tries++) /* mostly that of the page before */
@@ -75,7 +74,6 @@ static size_t list_shards(struct thin_export *x, struct shard *v)
         v[k].pages++;
         v[k].last = i;
     }
-    return n;
 }
 
 static void put_path(struct buf *out, const char *name, unsigned level, const char *dir, const char *file)
@@ -157,10 +155,9 @@ static uint64_t peak_bytes(struct thin_export *x)
 }
 
 static void put_report(struct buf *out, const struct convert_job *j, struct thin_export *x, const char *dir,
-                       struct shard *shards)
+                       const struct shard *shards, size_t n)
 {
     uint64_t size = thin_export_size(x), available = free_space(j->to);
-    size_t n = list_shards(x, shards);
     buf_char(out, '{');
     put_text(out, "schema", 1, "thintensor.conversion_dry_run.v1");
     put_text(out, "hf_dir", 1, dir);
@@ -190,7 +187,8 @@ int convert_report(const struct convert_job *j, struct thin_export *x)
     struct shard *shards = calloc(n + 1, sizeof *shards);
     int err = dir && shards ? 0 : -ENOMEM;
     if (err == 0) {
-        put_report(&out, j, x, dir, shards);
+        list_shards(x, shards, n);
+        put_report(&out, j, x, dir, shards, n);
         err = out.failed ? -ENOMEM : 0;
     }
     if (err < 0)

@@ -36,21 +36,12 @@ static bool hashing_step(void *ctx)
 static int write_archive(const struct convert_job *j, struct thin_export *x)
 {
     struct extents list = {0};
-    struct report w = {0};
-    struct save_options o = save_plain;
-    struct timespec last;
-    convert_progress(&o, &last);
-    o.approve = thin_approve;
-    o.parents = true;
     int err = thin_export_extents(x, &list);
     if (err < 0)
-        report_fatal(&w, err, NULL, 0, FS_NO_OFFSET, "out of memory");
+        say(j->to, "out of memory");
     else
-        err = save_extents(j->to, &list, &o, &w);
-    convert_progress_end(&o);
+        err = convert_save(j->to, &list, thin_approve);
     extents_free(&list);
-    if (err < 0)
-        say(j->to, "%s", w.first.message);
     return err;
 }
 
