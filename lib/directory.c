@@ -37,7 +37,8 @@ bool directory_is_file(const struct directory *d, const char *name)
 /* A shard that is a link to nowhere, as in a cache only half filled, is not left out in silence. */
 static bool is_wanted(int dir, const struct dirent *e)
 {
-    return e->d_type == DT_REG || directory_ends(e->d_name, ".safetensors") || is_file(dir, e->d_name);
+    return e->d_type == DT_REG || directory_ends(e->d_name, ".safetensors") ||
+           ((e->d_type == DT_LNK || e->d_type == DT_UNKNOWN) && is_file(dir, e->d_name));
 }
 
 static int list(struct directory *d, struct report *r)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Large pieces of memory in huge pages: a model of many tensors is read several times faster than its memory
- * is faulted in page by page, and almost every access to a large table would miss the TLB. */
+ * Large pieces of memory in huge pages: faulting in small pages is a good part of the time to
+ * open a model of many tensors, and almost every access to a large table would miss the TLB. */
 #ifndef HUGE_H
 #define HUGE_H
 

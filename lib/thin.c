@@ -234,23 +234,15 @@ static int index_records(struct thin *t)
     return 0;
 }
 
-/* Which record belongs to which page. */
+/* Which page belongs to which record. */
 static int connect(struct thin *t)
 {
-    size_t n = t->manifest.n_pages;
     int err = thin_index_pages(&t->manifest, &t->pages);
     if (err == 0)
         err = index_records(t);
-    if (err < 0)
-        return err;
-    t->record_of = malloc((n ? n : 1) * sizeof *t->record_of);
-    if (!t->record_of)
-        return -ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        t->record_of[i] = thin_find_record(t, &t->manifest.pages[i].id);
-    for (uint32_t i = 0; i < t->n_records; i++)
+    for (uint32_t i = 0; i < t->n_records && err == 0; i++)
         t->records[i].page = thin_find_page(&t->manifest, &t->pages, &t->records[i].id);
-    return 0;
+    return err;
 }
 
 int thin_open(struct thin *t, struct source *s, struct report *r)
@@ -271,7 +263,6 @@ void thin_free(struct thin *t)
 {
     thin_manifest_free(&t->manifest);
     free(t->records);
-    free(t->record_of);
     index_free(&t->pages);
     index_free(&t->by_id);
     source_free(t->empty);

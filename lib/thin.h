@@ -28,7 +28,6 @@ struct thin {
     size_t n_records, room_records;
     struct index pages;   /* of the manifest, by id; of several with one id the last */
     struct index by_id;   /* records; of several with one id the last that can be read */
-    uint32_t *record_of;  /* of each page the record of its id, INDEX_NONE */
     struct source *empty; /* owned; stands for the bytes of pages that lie in none. NULL: there are none */
     struct arena arena;
 };
@@ -47,6 +46,9 @@ bool thin_record_readable(const struct thin *t, const struct thin_record *x);
 
 /* The rules a manifest must keep. 0, or a negative errno as report_add gives it. */
 int thin_check_manifest(const struct thin_manifest *m, const struct index *pages, struct report *r);
+
+/* The same, before a manifest is written: what is wrong is said as one error, manifest-invalid. */
+int thin_refuse_manifest(const struct thin_manifest *m, const struct index *pages, struct report *r);
 
 /* The rules between header, table and manifest; then those about bytes and digests. All findings of both, and
  * before them those of the manifest, in the format's order, are a verification. */

@@ -299,3 +299,15 @@ int thin_check_manifest(const struct thin_manifest *m, const struct index *pages
     check_plan(&c);
     return c.err;
 }
+
+int thin_refuse_manifest(const struct thin_manifest *m, const struct index *pages, struct report *r)
+{
+    struct report found = {0};
+    int err = thin_check_manifest(m, pages, &found);
+    if (err == 0)
+        return 0;
+    if (err == -ENOMEM)
+        return report_fatal(r, err, NULL, 0, FS_NO_OFFSET, "out of memory");
+    report_kind(r, "manifest-invalid", -EINVAL, NULL, 0, FS_NO_OFFSET, "%s", found.first.message);
+    return -EINVAL;
+}

@@ -92,15 +92,11 @@ static int hash_tokenizer(struct thin_export *x)
 /* The rules that every archive must keep, as one error. */
 static int check_rules(struct thin_export *x)
 {
-    struct report found = {0};
     struct index pages = {0};
     int err = thin_index_pages(&x->b.manifest, &pages);
-    if (err == 0)
-        err = thin_check_manifest(&x->b.manifest, &pages, &found);
+    err = err < 0 ? thin_no_memory(&x->b) : thin_refuse_manifest(&x->b.manifest, &pages, x->b.r);
     index_free(&pages);
-    if (err == -ENOMEM)
-        return thin_no_memory(&x->b);
-    return err < 0 ? thin_fail(&x->b, "manifest-invalid", NULL, found.first.message) : 0;
+    return err;
 }
 
 static unsigned digits(uint64_t v)

@@ -98,9 +98,11 @@ int thin_approve(int fd, struct report *r)
     struct report found = {.deep = true};
     struct model *m = NULL;
     off_t size = lseek(fd, 0, SEEK_END);
-    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    struct source *s = size < 0 || own < 0 ? NULL : source_own(own, (uint64_t)size);
-    int err = s ? model_read(s, &m, &found) : size < 0 || own < 0 ? -errno : -ENOMEM;
+    int own = size < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    int err = own < 0 ? -errno : -ENOMEM;
+    struct source *s = own < 0 ? NULL : source_own(own, (uint64_t)size);
+    if (s)
+        err = model_read(s, &m, &found);
     model_free(m);
     source_free(s);
     if (err < 0)

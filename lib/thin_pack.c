@@ -58,18 +58,6 @@ static int read_manifest(struct pack *p, const char *path)
     return thin_index_pages(&p->m, &p->pages) < 0 ? no_memory(p) : 0;
 }
 
-static int check_manifest(struct pack *p)
-{
-    struct report found = {0};
-    int err = thin_check_manifest(&p->m, &p->pages, &found);
-    if (err == -ENOMEM)
-        return no_memory(p);
-    if (err == 0)
-        return 0;
-    report_kind(p->r, "manifest-invalid", -EINVAL, NULL, 0, FS_NO_OFFSET, "%s", found.first.message);
-    return -EINVAL;
-}
-
 static bool has_name(const void *ctx, uint32_t number, const void *key, size_t len)
 {
     const char *name = ((char *const *)ctx)[number];
@@ -208,7 +196,7 @@ int thin_pack_extents(const char *manifest, const char *pages, struct extents *o
     struct pack p = {.r = r};
     int dir = -1, err = read_manifest(&p, manifest);
     if (err == 0)
-        err = check_manifest(&p);
+        err = thin_refuse_manifest(&p.m, &p.pages, r);
     if (err == 0) {
         dir = open(pages, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (dir < 0)

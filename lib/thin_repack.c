@@ -184,16 +184,10 @@ static int add_parent(struct repack *x, uint32_t layer, const struct fusing *f, 
 static int check_again(struct repack *x)
 {
     struct thin *t = x->t;
-    struct report found = {0};
     index_free(&t->pages);
     if (thin_index_pages(&t->manifest, &t->pages) < 0)
         return no_memory(x);
-    int err = thin_check_manifest(&t->manifest, &t->pages, &found);
-    if (err == -ENOMEM)
-        return no_memory(x);
-    if (err < 0)
-        report_kind(x->r, "manifest-invalid", err, NULL, 0, FS_NO_OFFSET, "%s", found.first.message);
-    return err;
+    return thin_refuse_manifest(&t->manifest, &t->pages, x->r);
 }
 
 static int fused_decode(struct repack *x)
@@ -239,7 +233,7 @@ static int prepare(struct repack *x)
     if (!pages || !x->blobs || !x->order || !x->taken)
         return no_memory(x);
     for (uint32_t i = 0; i < m->n_pages; i++) {
-        uint32_t record = x->t->record_of[i];
+        uint32_t record = thin_find_record(x->t, &m->pages[i].id);
         if (record == INDEX_NONE)
             continue;
         x->blobs[i] = (struct blob){.page = i, .parts = {record}, .n_parts = 1};

@@ -41,7 +41,7 @@ static int by_text(const fs_text *a, const fs_text *b)
 /* In a sound archive stored and raw size are the same. */
 static uint64_t bytes_of(const struct thin *t, size_t page)
 {
-    uint32_t record = t->record_of[page];
+    uint32_t record = thin_find_record(t, &t->manifest.pages[page].id);
     return record == INDEX_NONE ? t->manifest.pages[page].size : t->records[record].stored;
 }
 
@@ -266,7 +266,7 @@ static void put_stages(struct stats *s)
     for (size_t i = 0; i < m->n_stages && i < MOST_SHOWN; i++) {
         uint64_t sum = 0;
         for (size_t k = 0; k < m->stages[i].refs.n; k++) {
-            uint32_t record = s->t->record_of[thin_find_page(m, &s->t->pages, &m->stages[i].refs.v[k])];
+            uint32_t record = thin_find_record(s->t, &m->stages[i].refs.v[k]);
             sum += record == INDEX_NONE ? 0 : s->t->records[record].stored;
         }
         open_list(s->out, NULL, 3, '{');

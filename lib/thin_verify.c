@@ -81,7 +81,7 @@ static void check_records(struct verify *v)
         check_record(v, x);
     }
     for (size_t i = 0; i < t->manifest.n_pages && v->err == 0; i++)
-        if (!t->manifest.pages[i].fused_to.s && t->record_of[i] == INDEX_NONE)
+        if (!t->manifest.pages[i].fused_to.s && thin_find_record(t, &t->manifest.pages[i].id) == INDEX_NONE)
             found(v, "page-without-record", &t->manifest.pages[i].id, FS_NO_OFFSET,
                   "the page table has it not");
 }
